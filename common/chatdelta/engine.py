@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: MIT
+"""The seam behind the listeners: what they may ask of an engine, and nothing about which engine it is."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+from typing import Protocol
+
+from chatdelta.deltas import EngineDelta
+from chatdelta.requests import GenerationRequest
+
+
+@dataclass(frozen=True, slots=True)
+class EngineInfo:
+    """What is loaded; the source of the capability document and of every answer about the model."""
+
+    model_names: tuple[str, ...]  # the first is the default; a request names one of them
+    max_model_len: int
+    engine_version: str
+    binding: str
+    tool_parser: str | None = None
+    reasoning_parser: str | None = None
+    multimodal: bool = False
+
+
+class Engine(Protocol):
+    """One loaded model. Whoever built it stops it: a listener never does."""
+
+    @property
+    def info(self) -> EngineInfo: ...
+
+    def generate(self, request: GenerationRequest) -> AsyncGenerator[EngineDelta, None]:
+        """Deltas of every choice until each has its finish reason.
+
+        Closing the generator aborts the request in the engine. Raises BackendError subclasses only: InvalidRequest and
+        its kind before the first delta, EngineDead at any time.
+        """
+
+    async def abort(self, request_id: str) -> bool:
+        """Abort a running request; whether the engine knew it. Its stream then ends with FinishReason.ABORT."""
+
+    async def tokenize(self, request: GenerationRequest) -> tuple[int, ...]:
+        """Token ids of the prompt as it would be generated from."""
+
+    def check(self) -> None:
+        """Raise EngineDead if the engine can serve nothing any more."""
+
+    async def wait_dead(self) -> None:
+        """Return when the engine has died; never returns while it lives."""
+
+    async def stop(self) -> None:
+        """Stop the engine and every process it started. Idempotent."""

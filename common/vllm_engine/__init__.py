@@ -1,0 +1,9 @@
+# SPDX-License-Identifier: MIT
+"""The only code that imports vLLM: engine lifetime, bindings, rendering, native parsers, sampling, errors.
+
+Importing this package imports none of it: vLLM and torch are loaded in a worker thread by `open_engine()`.
+"""
+
+from vllm_engine.spec import EngineSpec, refuse_unservable
+
+__all__ = ["EngineSpec", "refuse_unservable"]

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: MIT
+"""The seam that hides what differs between vLLM's minor lines; one module per tested family.
+
+Choosing one never imports vLLM for an unsupported version: the version comes from the package metadata. After that,
+features are probed, since a patch release may differ from its anchor.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Protocol
+
+from chatdelta import BackendFailure, EngineDelta, GenerationRequest
+from vllm_engine.installation import Installation
+from vllm_engine.spec import EngineSpec
+
+TESTED_ANCHORS = ("0.18.1", "0.22.1", "0.26.0")
+FAMILIES: Mapping[str, str] = MappingProxyType({"0.26": "vllm_engine.bindings.v0_26"})
+
+
+class ChoiceParser(Protocol):
+    """The native parsers of one choice, driven one token at a time."""
+
+    def feed(self, text: str, token_id: int | None, *, finished: bool) -> EngineDelta:
+        """Content, reasoning and tool-call fragments of one token; only those fields are set.
+
+        Never raises for what a native parser does: from the point it failed on, text is plain content and the delta
+        says so once in `parser_failure`.
+        """
+
+    @property
+    def in_reasoning(self) -> bool: ...
+    @property
+    def called_tools(self) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Rendered:
+    """One request, ready for `AsyncLLM.generate`."""
+
+    prompt: Any
+    prompt_token_ids: Sequence[int]
+    sampling_params: Any
+    parsers: tuple[ChoiceParser, ...]  # one per choice
+    generate_kwargs: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    names_tool: bool = False  # tool_choice names one function: OpenAI then says "stop", not "tool_calls"
+
+
+class Runtime(Protocol):
+    """A built engine and what turns requests into its inputs."""
+
+    @property
+    def llm(self) -> Any: ...  # vllm.v1.engine.async_llm.AsyncLLM
+    @property
+    def tokenizer(self) -> Any: ...
+    async def render(self, request: GenerationRequest) -> Rendered: ...
+
+
+class Binding(Protocol):
+    """One vLLM family."""
+
+    family: str
+
+    def check_parsers(self, spec: EngineSpec) -> None:
+        """Raise InvalidRequest for a parser name this vLLM does not have or cannot import."""
+
+    def build(self, spec: EngineSpec, engine_args: Any, stat_loggers: Sequence[Any]) -> Runtime:
+        """Build the engine; blocking, for a worker thread."""
+
+
+def select_binding(installation: Installation) -> Binding:
+    """The binding of the installed vLLM. Raises BackendFailure naming version, missing feature and tested anchors."""
+    family = ".".join(installation.version.split(".")[:2])
+    if family not in FAMILIES:
+        raise BackendFailure(
+            f"vLLM {installation.version} is not supported: this build serves {', '.join(FAMILIES)} "
+            f"(tested anchors: {', '.join(TESTED_ANCHORS)})"
+        )
+    module = importlib.import_module(FAMILIES[family])
+    missing: list[str] = module.missing_features()
+    if missing:
+        raise BackendFailure(
+            f"vLLM {installation.version} lacks {', '.join(missing)}; tested anchors: {', '.join(TESTED_ANCHORS)}"
+        )
+    binding: Binding = module.BINDING
+    return binding

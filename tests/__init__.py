@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: MIT
+"""The tests, in folders that mirror the source roots."""

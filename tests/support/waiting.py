@@ -1,0 +1,14 @@
+# SPDX-License-Identifier: MIT
+"""Waiting for a condition, under a timeout: the tests' only way to wait."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+
+async def until(condition: Callable[[], object], *, timeout_s: float = 5.0) -> None:
+    """Return as soon as `condition()` is true. Raises TimeoutError after `timeout_s`."""
+    async with asyncio.timeout(timeout_s):
+        while not condition():  # noqa: ASYNC110 - the conditions are anybody's state; nobody sets an event for a test
+            await asyncio.sleep(0.001)
