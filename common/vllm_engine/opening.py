@@ -12,6 +12,7 @@ from typing import Any
 
 from chatdelta import BackendError, BackendFailure, EngineInfo
 from vllm_engine.args import build_engine_args, wants_eager
+from vllm_engine.child import PARENT_PID
 from vllm_engine.errors import for_peer
 from vllm_engine.installation import find_installation, start_environment
 from vllm_engine.spec import EngineSpec, refuse_unservable
@@ -56,6 +57,7 @@ def _build_runtime(spec: EngineSpec, stat_loggers: Sequence[Any]) -> tuple[Any, 
     if added:
         os.environ.update(added)
         log.info("start settings: %s", " ".join(f"{name}={value}" for name, value in sorted(added.items())))
+    os.environ[PARENT_PID] = str(os.getpid())
     from vllm_engine.bindings import select_binding
 
     binding = select_binding(installation)
