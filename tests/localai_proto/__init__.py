@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: MIT
+"""The wire contract against its table of facts."""

