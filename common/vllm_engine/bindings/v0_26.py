@@ -120,6 +120,8 @@ class Runtime026:
 
     async def _render_prompt(self, body: Any) -> Rendered:
         completion = CompletionRequest.model_validate({**body, "stream": True})
+        if body.get("max_tokens") is None:
+            completion.max_tokens = None  # no limit; vLLM would put OpenAI's default of 16 here
         bos = self.tokenizer.bos_token
         if isinstance(completion.prompt, str) and bos and completion.prompt.startswith(bos):
             completion.add_special_tokens = False  # the text has its BOS already; a second one changes the answer

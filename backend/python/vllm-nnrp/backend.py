@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: MIT
+"""Entry point of the backend, started by LocalAI (through run.sh) or by hand.
+
+It must import nothing of the project at its top: vLLM's spawned child processes import this file again, and a Python
+that lacks the project shall say so in words.
+"""
+
+import sys
+
+
+def run() -> int:
+    try:
+        from vllm_nnrp.main import main
+    except ImportError as exc:
+        print(
+            f"backend.py: vllm-nnrp is not installed for {sys.executable} ({exc}). "
+            "In the repository run `make install`, then start it with .venv/bin/python or run.sh.",
+            file=sys.stderr,
+        )
+        return 1
+    return main(sys.argv[1:])
+
+
+if __name__ == "__main__":
+    sys.exit(run())

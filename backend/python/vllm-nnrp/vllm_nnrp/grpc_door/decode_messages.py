@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: MIT
+"""Messages and Metadata of PredictOptions, as an OpenAI chat body has them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from chatdelta import InvalidRequest
+from localai_proto import backend_pb2 as pb
+from vllm_nnrp.json_text import parse_json, parse_json_object
+
+# The arguments of apply_chat_template itself; a client's metadata reaches the kwargs unfiltered.
+RESERVED_TEMPLATE_KWARGS = frozenset(
+    {
+        "add_generation_prompt",
+        "chat_template",
+        "continue_final_message",
+        "conversation",
+        "documents",
+        "messages",
+        "return_assistant_tokens_mask",
+        "return_dict",
+        "return_tensors",
+        "tokenize",
+        "tokenizer",
+        "tools",
+    }
+)
+REASONING_EFFORTS = frozenset({"none", "minimal", "low", "medium", "high", "xhigh", "max"})
+
+
+def decode_messages(messages: Iterable[pb.Message]) -> list[dict[str, Any]]:
+    """OpenAI messages, in order. Raises InvalidRequest naming the message."""
+    return [_message(message, f"Messages[{index}]") for index, message in enumerate(messages)]
+
+
+def _message(message: pb.Message, where: str) -> dict[str, Any]:
+    if not message.role:
+        raise InvalidRequest(f"{where}.role is empty", code="invalid_body", param=f"{where}.role")
+    decoded: dict[str, Any] = {"role": message.role, "content": message.content}
+    for field in ("name", "tool_call_id", "reasoning_content"):
+        if value := getattr(message, field):
+            decoded[field] = value
+    if message.tool_calls and (calls := _tool_calls(message.tool_calls, f"{where}.tool_calls")):
+        decoded["tool_calls"] = calls
+        decoded["content"] = message.content or None
+    return decoded
+
+
+def _tool_calls(text: str, where: str) -> list[dict[str, Any]]:
+    calls = parse_json(text, where)
+    if calls is None:
+        return []
+    if not isinstance(calls, list):
+        raise InvalidRequest(f"{where} must be a JSON array", code="invalid_body", param=where)
+    return [_tool_call(call, where) for call in calls]
+
+
+def _tool_call(call: Any, where: str) -> dict[str, Any]:
+    """One call; core's `index` is dropped, OpenAI's form has none."""
+    function = call.get("function") if isinstance(call, dict) else None
+    if not isinstance(function, dict) or not isinstance(function.get("name"), str):
+        raise InvalidRequest(f"{where}: a call needs function.name", code="invalid_body", param=where)
+    return {
+        "id": str(call.get("id") or ""),
+        "type": "function",
+        "function": {"name": function["name"], "arguments": _arguments(function.get("arguments"))},
+    }
+
+
+def _arguments(arguments: Any) -> str:
+    """JSON text: vLLM decodes it to the object that templates want. What is not JSON stays a string, once decoded."""
+    if not arguments:
+        return "{}"
+    if not isinstance(arguments, str):
+        return json.dumps(arguments, ensure_ascii=False)
+    try:
+        parse_json(arguments, "arguments")
+    except InvalidRequest:
+        return json.dumps(arguments, ensure_ascii=False)
+    return arguments
+
+
+def decode_metadata(metadata: Mapping[str, str]) -> dict[str, Any]:
+    """`chat_template_kwargs` and `reasoning_effort`; an explicit key wins over the blob. Other keys are ignored."""
+    kwargs: dict[str, Any] = {}
+    if blob := metadata.get("chat_template_kwargs"):
+        given = parse_json_object(blob, "Metadata.chat_template_kwargs")
+        kwargs = {key: value for key, value in given.items() if key not in RESERVED_TEMPLATE_KWARGS}
+    if thinking := metadata.get("enable_thinking"):
+        kwargs["enable_thinking"] = _boolean(thinking, "Metadata.enable_thinking")
+    body: dict[str, Any] = {}
+    if effort := metadata.get("reasoning_effort"):
+        if effort in REASONING_EFFORTS:
+            body["reasoning_effort"] = effort
+        kwargs["reasoning_effort"] = effort
+    if kwargs:
+        body["chat_template_kwargs"] = kwargs
+    return body
+
+
+def _boolean(text: str, field: str) -> bool:
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    raise InvalidRequest(f"{field} must be true or false", code="invalid_body", param=field)

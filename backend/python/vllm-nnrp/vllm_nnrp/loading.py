@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: MIT
+"""Loading and freeing on a caller's behalf; a caller that hangs up leaves nothing half done."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+from chatdelta import BackendError, Engine
+from chatserving import EngineHost
+from vllm_engine import EngineSpec, refuse_unservable
+from vllm_nnrp.load_options import ModelPlan
+
+log = logging.getLogger(__name__)
+
+MAX_CAUSE = 600  # characters: users see it in one line
+OpenEngine = Callable[[EngineSpec], Awaitable[Engine]]
+LoadHook = Callable[[ModelPlan], Awaitable[None]]
+
+
+class Loader:
+    """The one way to the host's load() and free().
+
+    Each runs in a task of its own, to its end: LocalAI gives Free five seconds and hangs up, and a take-down that is
+    cut short would leave an engine nobody owns. `before` and `after` are called around each load with its plan.
+    """
+
+    def __init__(self, host: EngineHost, open_engine: OpenEngine, *, before: LoadHook, after: LoadHook) -> None:
+        self._host = host
+        self._open_engine = open_engine
+        self._before = before
+        self._after = after
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.identity = ""  # of the loaded model
+
+    @property
+    def busy(self) -> bool:
+        """Whether a load or a take-down is under way."""
+        return bool(self._tasks)
+
+    async def load(self, plan: ModelPlan) -> None:
+        """Load what `plan` says. Raises whatever made it fail; nothing runs then."""
+        await self._owned(self._load(plan))
+
+    async def free(self) -> None:
+        await self._owned(self._free())
+
+    async def settle(self, timeout_s: float) -> bool:
+        """Wait for what is under way; whether all of it ended in time."""
+        if self._tasks:
+            await asyncio.wait(tuple(self._tasks), timeout=timeout_s)
+        return not self.busy
+
+    async def _load(self, plan: ModelPlan) -> None:
+        for warning in plan.warnings:
+            log.warning("%s", warning)
+        refuse_unservable(plan.spec)
+        await self._before(plan)
+        await self._host.load(plan.spec.key(), lambda: self._open_engine(plan.spec))
+        self.identity = plan.identity
+        log.info("model loaded: %s", plan.identity)
+        await self._after(plan)
+
+    async def _free(self) -> None:
+        await self._host.free()
+        self.identity = ""
+
+    async def _owned(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        await asyncio.shield(task)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            # Also marks the error as seen, for the case that its caller has hung up.
+            log.error("%s", root_cause(error), exc_info=None if isinstance(error, BackendError) else error)
+
+
+def root_cause(error: BaseException) -> str:
+    """One line that begins with what went wrong first. Our own errors are written for that; others are unwrapped."""
+    while not isinstance(error, BackendError) and (inner := error.__cause__ or error.__context__) is not None:
+        error = inner
+    text = " ".join(str(error).split()) or "no further information"
+    if not isinstance(error, BackendError):
+        text = f"{type(error).__name__}: {text}"
+    return text if len(text) <= MAX_CAUSE else f"{text[: MAX_CAUSE - 1]}…"

@@ -1,0 +1,296 @@
+# SPDX-License-Identifier: MIT
+"""The process from outside: how it starts, what it says, and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import statistics
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+import vllm_nnrp
+from localai_proto import backend_pb2 as pb
+from localai_proto import backend_pb2_grpc
+from tests.support.waiting import until
+from tests.vllm_nnrp.doors import chat, status_of
+from vllm_nnrp.processes import descendants
+
+REPOSITORY = Path(__file__).parents[2]
+BACKEND = Path(vllm_nnrp.__file__).parents[1] / "backend.py"
+SCRIPTED = ("-m", "tests.vllm_nnrp.scripted_backend")
+HEALTH = pb.HealthMessage()
+# A client that comes too early must not be the one who waits.
+FAST_RECONNECT = [(f"grpc.{name}_reconnect_backoff_ms", 100) for name in ("initial", "min", "max")]
+START_S = 20.0  # two busy cores
+HEALTH_BOUND_S = 5.0  # the promise is 1 s on a machine that does nothing else; the measured time is printed
+
+
+@dataclass
+class Run:
+    """A started backend."""
+
+    process: asyncio.subprocess.Process
+    ready_file: Path
+
+    async def ready(self) -> dict[str, Any]:
+        """The ready file's content, once it is there."""
+        await until(lambda: self.ready_file.exists() or self.process.returncode is not None, timeout_s=START_S)
+        assert self.process.returncode is None, (await self.output())[1]
+        content: dict[str, Any] = json.loads(self.ready_file.read_text())
+        return content
+
+    async def output(self) -> tuple[str, str]:
+        """Waits for the end: stdout and stderr."""
+        out, err = await asyncio.wait_for(self.process.communicate(), START_S)
+        return out.decode(), err.decode()
+
+    def children(self) -> list[int]:
+        return descendants(self.process.pid)
+
+
+@asynccontextmanager
+async def started(
+    tmp_path: Path, *arguments: str, python: tuple[str, ...] = SCRIPTED, **env: str
+) -> AsyncIterator[Run]:
+    ready_file = tmp_path / "ready.json"
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        *python,
+        *arguments,
+        f"--ready-file={ready_file}",
+        cwd=REPOSITORY,
+        env=_environment(env),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    run = Run(process, ready_file)
+    try:
+        yield run
+    finally:
+        if process.returncode is None:
+            for pid in run.children():
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):
+                process.kill()
+            await process.communicate()
+
+
+def _environment(extra: dict[str, str]) -> dict[str, str]:
+    ours = ("VLLM_NNRP_LISTEN", "VLLM_NNRP_TOKEN", "LOCALAI_GRPC_AUTH_TOKEN")
+    return {name: value for name, value in os.environ.items() if name not in ours} | extra
+
+
+@asynccontextmanager
+async def client(address: str) -> AsyncIterator[Any]:
+    async with grpc.aio.insecure_channel(address, options=FAST_RECONNECT) as channel:
+        yield backend_pb2_grpc.BackendStub(channel)
+
+
+def all_gone(pids: list[int]) -> bool:
+    return not any(_runs(pid) for pid in pids)
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+async def load(stub: Any, model: str, *options: str) -> None:
+    result = await stub.LoadModel(pb.ModelOptions(Model=model, Options=options))
+    assert result.success, result.message
+
+
+@pytest.mark.asyncio
+async def test_health_answers_soon_after_the_start_and_sigterm_ends_it_well(tmp_path: Path) -> None:
+    port = await _free_port()
+    started_s = time.monotonic()
+    async with started(tmp_path, f"--addr=127.0.0.1:{port}", python=(str(BACKEND),)) as run:
+        async with client(f"127.0.0.1:{port}") as stub:
+            reply = await stub.Health(HEALTH, wait_for_ready=True, timeout=START_S)
+            first_s = time.monotonic() - started_s
+            times = [await _timed_health(stub) for _ in range(20)]
+        print(f"Health {first_s:.2f} s after the start, then median {statistics.median(times) * 1000:.1f} ms")
+        assert reply.message == b"OK"
+        assert first_s < HEALTH_BOUND_S
+        assert await run.ready() == {"pid": run.process.pid, "grpc": f"127.0.0.1:{port}", "nnrp": None}
+        run.process.send_signal(signal.SIGTERM)
+        out, err = await run.output()
+    assert (run.process.returncode, out) == (0, f"ready grpc=127.0.0.1:{port}\n")
+    assert "Traceback" not in err
+    assert not run.ready_file.exists()
+
+
+async def _timed_health(stub: Any) -> float:
+    before_s = time.monotonic()
+    await stub.Health(HEALTH)
+    return time.monotonic() - before_s
+
+
+async def _free_port() -> int:
+    server = await asyncio.start_server(lambda _reader, writer: writer.close(), "127.0.0.1", 0)
+    port: int = server.sockets[0].getsockname()[1]
+    server.close()
+    await server.wait_closed()
+    return port
+
+
+@pytest.mark.asyncio
+async def test_port_0_takes_free_ports_and_the_ready_file_names_both_doors(tmp_path: Path) -> None:
+    async with started(tmp_path, "--addr", "127.0.0.1:0", "--nnrp", "nnrp://127.0.0.1:0", "--model", "org/m") as run:
+        ready = await run.ready()
+        host, port = ready["nnrp"].removeprefix("nnrp://").split(":")
+        _, writer = await asyncio.open_connection(host, int(port))
+        writer.close()
+        async with client(ready["grpc"]) as stub:
+            assert (await stub.Status(HEALTH)).state == pb.StatusResponse.READY
+        children = run.children()
+        assert children
+        run.process.send_signal(signal.SIGINT)
+        out, _ = await run.output()
+    assert run.process.returncode == 0
+    assert out == f"ready grpc={ready['grpc']} nnrp={ready['nnrp']}\n"
+    assert all_gone(children)
+
+
+@pytest.mark.asyncio
+async def test_nnrp_opens_with_the_first_load_that_asks_for_it_and_stays(tmp_path: Path) -> None:
+    async with started(tmp_path, "--addr=127.0.0.1:0") as run:
+        ready = await run.ready()
+        assert ready["nnrp"] is None
+        async with client(ready["grpc"]) as stub:
+            await load(stub, "org/m", "nnrp:nnrp://127.0.0.1:0")
+            opened = json.loads(run.ready_file.read_text())["nnrp"]
+            assert opened.startswith("nnrp://127.0.0.1:")
+            assert (await stub.Free(HEALTH)).success
+            await load(stub, "org/other", "nnrp:nnrp://127.0.0.1:0")
+            assert json.loads(run.ready_file.read_text())["nnrp"] == opened
+            refused = await stub.LoadModel(pb.ModelOptions(Model="org/m", Options=["nnrp:nnrp://0.0.0.0:0"]))
+            assert (refused.success, "VLLM_NNRP_TOKEN" in refused.message) == (False, True)
+
+
+@pytest.mark.asyncio
+async def test_an_nnrp_address_of_the_environment_that_is_taken_does_not_stop_grpc(tmp_path: Path) -> None:
+    server = await asyncio.start_server(lambda _reader, writer: writer.close(), "127.0.0.1", 0)
+    taken = f"nnrp://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    async with server, started(tmp_path, "--addr=127.0.0.1:0", VLLM_NNRP_LISTEN=taken) as run:
+        ready = await run.ready()
+        async with client(ready["grpc"]) as stub:
+            await load(stub, "org/m")
+            assert (await stub.Health(HEALTH)).message == b"OK"
+        run.process.send_signal(signal.SIGTERM)
+        _, err = await run.output()
+    assert run.process.returncode == 0
+    assert "cannot listen for NNRP on 127.0.0.1" in err
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        pytest.param(["--foo"], 2, "unrecognized arguments: --foo", id="unknown flag"),
+        pytest.param(["--addr", "nowhere"], 2, "'nowhere' is no address", id="bad address"),
+        pytest.param(["--nnrp", "nnrp://0.0.0.0:1"], 2, "set VLLM_NNRP_TOKEN", id="open nnrp"),
+        pytest.param(["--model", "/no/such/model"], 1, "model not found: /no/such/model", id="unknown model"),
+        pytest.param(["--model", "org/fail"], 1, "no kernel for this dtype", id="a load that fails"),
+        pytest.param(["--model", "org/m", "--nnrp", "TAKEN"], 1, "cannot listen for NNRP on", id="nnrp port taken"),
+        pytest.param(["--addr", "TAKEN"], 1, "cannot listen for gRPC on", id="grpc port taken"),
+    ],
+)
+async def test_what_cannot_be_done_is_said_in_the_last_line(
+    tmp_path: Path, arguments: list[str], code: int, words: str
+) -> None:
+    server = await asyncio.start_server(lambda _reader, writer: writer.close(), "127.0.0.1", 0)
+    taken = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    wanted = [text.replace("TAKEN", f"nnrp://{taken}" if "--nnrp" in arguments else taken) for text in arguments]
+    defaults = [] if "--addr" in arguments else ["--addr=127.0.0.1:0"]
+    async with server, started(tmp_path, *defaults, *wanted) as run:
+        _, err = await run.output()
+    assert run.process.returncode == code
+    assert words in err.strip().splitlines()[-1]
+    assert "Traceback" not in err
+
+
+@pytest.mark.asyncio
+async def test_sigterm_lets_streams_have_their_grace_then_ends_them(tmp_path: Path) -> None:
+    async with started(tmp_path, "--addr=127.0.0.1:0", "--model=org/m", "--grace-s=0.5") as run:
+        ready = await run.ready()
+        children = run.children()
+        async with client(ready["grpc"]) as stub:
+            stream = aiter(stub.PredictStream(chat()))
+            assert (await anext(stream)).message == b"a"
+            run.process.send_signal(signal.SIGTERM)
+            assert (await status_of(stream))[0] is grpc.StatusCode.CANCELLED
+        await run.output()
+    assert run.process.returncode == 0
+    assert all_gone(children)
+
+
+@pytest.mark.asyncio
+async def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
+    async with started(tmp_path, "--addr=127.0.0.1:0", "--model=org/m", "--grace-s=600") as run:
+        ready = await run.ready()
+        children = run.children()
+        async with client(ready["grpc"]) as stub:
+            stream = aiter(stub.PredictStream(chat()))
+            await anext(stream)
+            run.process.send_signal(signal.SIGTERM)
+            await until(lambda: not run.ready_file.exists())
+            run.process.send_signal(signal.SIGTERM)
+            await status_of(stream)
+        await run.output()
+    assert run.process.returncode == 128 + signal.SIGTERM
+    assert all_gone(children)
+
+
+@pytest.mark.asyncio
+async def test_a_signal_during_a_load_does_not_wait_for_it(tmp_path: Path) -> None:
+    async with started(tmp_path, "--addr=127.0.0.1:0") as run:
+        ready = await run.ready()
+        async with client(ready["grpc"]) as stub:
+            loading = stub.LoadModel(pb.ModelOptions(Model="org/slow-load"))
+            await until(run.children)
+            children = run.children()
+            assert (await stub.Health(HEALTH)).message == b"OK"
+            run.process.send_signal(signal.SIGTERM)
+            await status_of(loading)
+        await run.output()
+    assert run.process.returncode == 0
+    assert all_gone(children)
+
+
+@pytest.mark.asyncio
+async def test_the_engines_death_is_shown_then_ends_the_process(tmp_path: Path) -> None:
+    async with started(tmp_path, "--addr=127.0.0.1:0", "--model=org/die") as run:
+        ready = await run.ready()
+        children = run.children()
+        async with client(ready["grpc"]) as stub:
+            code, _ = await status_of(stub.PredictStream(chat()))
+            assert code is grpc.StatusCode.INTERNAL
+            assert (await stub.Status(HEALTH)).state == pb.StatusResponse.ERROR
+        _, err = await run.output()
+    assert run.process.returncode == 1
+    assert err.strip().splitlines()[-1] == "vllm-nnrp: the engine has died"
+    assert all_gone(children)
+
+
+@pytest.mark.asyncio
+async def test_a_python_that_lacks_the_project_is_told_how_to_install_it(tmp_path: Path) -> None:
+    async with started(tmp_path, python=("-I", "-S", str(BACKEND))) as run:
+        _, err = await run.output()
+    assert run.process.returncode == 1
+    (line,) = err.strip().splitlines()
+    assert "make install" in line
