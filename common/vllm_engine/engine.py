@@ -19,6 +19,7 @@ from vllm_engine.split import TokenSplitter
 
 log = logging.getLogger(__name__)
 WATCH_S = 0.2
+STOP_S = 2.0  # then the core is killed: LocalAI gives Free five seconds, and nothing in it is worth waiting for
 FINISH_REASONS = {
     "stop": FinishReason.STOP,
     "length": FinishReason.LENGTH,
@@ -114,7 +115,7 @@ class VllmEngine:
         if self._stopped:
             return
         self._stopped = True
-        await asyncio.to_thread(self._runtime.llm.shutdown)
+        await asyncio.to_thread(self._runtime.llm.shutdown, STOP_S)
 
 
 class _Choice:

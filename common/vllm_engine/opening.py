@@ -14,6 +14,7 @@ from chatdelta import BackendError, BackendFailure, EngineInfo
 from vllm_engine.args import build_engine_args, wants_eager
 from vllm_engine.child import PARENT_PID
 from vllm_engine.errors import for_peer
+from vllm_engine.hub import require_known
 from vllm_engine.installation import find_installation, start_environment
 from vllm_engine.spec import EngineSpec, refuse_unservable
 
@@ -60,6 +61,7 @@ def _build_runtime(spec: EngineSpec, stat_loggers: Sequence[Any]) -> tuple[Any, 
     os.environ[PARENT_PID] = str(os.getpid())
     from vllm_engine.bindings import select_binding
 
+    require_known(spec.model)
     binding = select_binding(installation)
     binding.check_parsers(spec)
     engine_args = build_engine_args(spec, installation)

@@ -98,6 +98,7 @@ async def backend(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Bac
 WRONG_LOADS: dict[str, tuple[dict[str, Any], str]] = {
     "an unknown model path": ({"ModelFile": "", "Model": "/no/such/model"}, "model not found: /no/such/model"),
     "a GGUF path": ({"ModelFile": "", "Model": "model.gguf"}, "model.gguf is a GGUF file"),
+    "a name that is no model": ({"ModelFile": "", "Model": "nomodel"}, "nomodel is n"),
     "an unknown tool parser": (
         {"Options": ["tool_parser:hermse"]},
         "unknown tool parser 'hermse'; did you mean hermes?",
@@ -227,7 +228,7 @@ async def test_an_engine_killed_in_mid_stream_ends_everything_with_the_right_err
     (core,) = [pid for pid in backend.run.children() if is_engine_core(pid)]
     children = backend.run.children()
     call = backend.stub.PredictStream(predict_options(LONG, Tokens=3000, IgnoreEOS=True))
-    assert await call.read() is not grpc.aio.EOF
+    await anext(aiter(call))
     streaming = asyncio.Event()
     loop = asyncio.get_running_loop()
 

@@ -5,108 +5,32 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import signal
 import statistics
-import sys
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
 
-import vllm_nnrp
 from localai_proto import backend_pb2 as pb
-from localai_proto import backend_pb2_grpc
+from tests.support.process import BACKEND, START_S, Run, all_gone, client
+from tests.support.process import started as start
 from tests.support.waiting import until
 from tests.vllm_nnrp.doors import chat, status_of
-from vllm_nnrp.processes import descendants
 
-REPOSITORY = Path(__file__).parents[2]
-BACKEND = Path(vllm_nnrp.__file__).parents[1] / "backend.py"
 SCRIPTED = ("-m", "tests.vllm_nnrp.scripted_backend")
 HEALTH = pb.HealthMessage()
-# A client that comes too early must not be the one who waits.
-FAST_RECONNECT = [(f"grpc.{name}_reconnect_backoff_ms", 100) for name in ("initial", "min", "max")]
-START_S = 20.0  # two busy cores
 HEALTH_BOUND_S = 5.0  # the promise is 1 s on a machine that does nothing else; the measured time is printed
 
 
-@dataclass
-class Run:
-    """A started backend."""
-
-    process: asyncio.subprocess.Process
-    ready_file: Path
-
-    async def ready(self) -> dict[str, Any]:
-        """The ready file's content, once it is there."""
-        await until(lambda: self.ready_file.exists() or self.process.returncode is not None, timeout_s=START_S)
-        assert self.process.returncode is None, (await self.output())[1]
-        content: dict[str, Any] = json.loads(self.ready_file.read_text())
-        return content
-
-    async def output(self) -> tuple[str, str]:
-        """Waits for the end: stdout and stderr."""
-        out, err = await asyncio.wait_for(self.process.communicate(), START_S)
-        return out.decode(), err.decode()
-
-    def children(self) -> list[int]:
-        return descendants(self.process.pid)
-
-
-@asynccontextmanager
-async def started(
+def started(
     tmp_path: Path, *arguments: str, python: tuple[str, ...] = SCRIPTED, **env: str
-) -> AsyncIterator[Run]:
-    ready_file = tmp_path / "ready.json"
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        *python,
-        *arguments,
-        f"--ready-file={ready_file}",
-        cwd=REPOSITORY,
-        env=_environment(env),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    run = Run(process, ready_file)
-    try:
-        yield run
-    finally:
-        if process.returncode is None:
-            for pid in run.children():
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-            with suppress(ProcessLookupError):
-                process.kill()
-            await process.communicate()
-
-
-def _environment(extra: dict[str, str]) -> dict[str, str]:
-    ours = ("VLLM_NNRP_LISTEN", "VLLM_NNRP_TOKEN", "LOCALAI_GRPC_AUTH_TOKEN")
-    return {name: value for name, value in os.environ.items() if name not in ours} | extra
-
-
-@asynccontextmanager
-async def client(address: str) -> AsyncIterator[Any]:
-    async with grpc.aio.insecure_channel(address, options=FAST_RECONNECT) as channel:
-        yield backend_pb2_grpc.BackendStub(channel)
-
-
-def all_gone(pids: list[int]) -> bool:
-    return not any(_runs(pid) for pid in pids)
-
-
-def _runs(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
+) -> AbstractAsyncContextManager[Run]:
+    """The scripted process, or what `python` runs."""
+    return start(tmp_path, *arguments, python=python, log=None, **env)
 
 
 async def load(stub: Any, model: str, *options: str) -> None:
