@@ -6,6 +6,9 @@ PYTHON_IN_VENV = $(VENV)/bin/python
 BUILD_PROFILE ?= cpu
 ARGS ?=
 
+LINT = $(PYTHON_IN_VENV) -m ruff check . && $(PYTHON_IN_VENV) -m ruff format --check . && \
+	$(PYTHON_IN_VENV) -m mypy --strict && $(VENV)/bin/shellcheck -x install.sh scripts/*.sh .ci/run
+
 # $(call timed,COMMAND && COMMAND): its exit status, and how long it took.
 timed = @start=$$(date +%s); trap 'echo "make $@: $$(($$(date +%s) - start)) s"' EXIT; $(1)
 
@@ -22,12 +25,10 @@ dev-venv: ## make VENV with the dev tools only (no vLLM, no torch): enough for c
 	@./install.sh --dev-only --venv $(VENV)
 
 check: protogen ## lint, types and every test that needs no engine
-	$(call timed,$(PYTHON_IN_VENV) -m ruff check . && $(PYTHON_IN_VENV) -m ruff format --check . && \
-		$(PYTHON_IN_VENV) -m mypy --strict && $(VENV)/bin/shellcheck -x install.sh scripts/*.sh .ci/run && \
-		$(PYTHON_IN_VENV) -m pytest -m "not engine" $(ARGS))
+	$(call timed,$(LINT) && $(PYTHON_IN_VENV) -m pytest -m "not engine" $(ARGS))
 
-test: install ## install, then every test, the real engine included
-	$(call timed,$(PYTHON_IN_VENV) -m pytest $(ARGS))
+test: install ## install, then lint, types and every test, the real engine included
+	$(call timed,$(LINT) && $(PYTHON_IN_VENV) -m pytest $(ARGS))
 
 demo: install ## a real model answers over gRPC and over NNRP
 	@$(VENV)/bin/vllm-nnrp demo $(ARGS)

@@ -43,7 +43,7 @@ class Conversation:
 
     @property
     def streamed_content(self) -> str:
-        """All text after `</think>` and before the first call. A parser may drop it if it is only breaks before a call."""
+        """All text after `</think>` and before the first call. A parser may drop mere line breaks before a call."""
         separator = "\n" if self.content and self.tool_calls else ""
         return ("\n\n" if self.enable_thinking else "") + self.content + separator
 
