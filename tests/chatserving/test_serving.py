@@ -20,7 +20,6 @@ from chatdelta import (
     FinishReason,
     InvalidRequest,
     ModelNotLoaded,
-    Observation,
     Origin,
     Outcome,
     Overloaded,
@@ -32,19 +31,10 @@ from chatdelta import (
 )
 from chatdelta.testing import Gap, Script, ScriptedEngine, Step, Wait, text_script
 from chatserving import Answer, EngineHost, HostState, PeerGone, RequestRunner, closing
+from tests.support.records import Records
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.asyncio
-
-
-class Records:
-    """An observation sink that keeps what it gets."""
-
-    def __init__(self) -> None:
-        self.all: list[Observation] = []
-
-    def record(self, observation: Observation) -> None:
-        self.all.append(observation)
 
 
 class Bench:

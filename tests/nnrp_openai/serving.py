@@ -5,23 +5,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-from chatdelta import Observation
 from chatdelta.testing import Script, ScriptedEngine, Step
 from chatserving import EngineHost, RequestRunner
 from nnrp_openai import ChatAdapter, ProfileHandler
-
-
-@dataclass
-class Records:
-    """An observation sink."""
-
-    seen: list[Observation] = field(default_factory=list)
-
-    def record(self, observation: Observation) -> None:
-        self.seen.append(observation)
+from tests.support.records import Records
 
 
 @dataclass

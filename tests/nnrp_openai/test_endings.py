@@ -86,7 +86,7 @@ async def test_mid_stream(
         assert after[-1] == ("drop", (code, cancelled(word, source, aborted), retryable))
         assert len(after) == 1 + len(traces) == 1 + is_traced
         assert served.engine.aborted == [served.engine.requests[0].request_id]
-        assert [(r.outcome, r.cancel_reason) for r in served.records.seen] == [(Outcome.CANCELLED, reason.value)]
+        assert [(r.outcome, r.cancel_reason) for r in served.records.all] == [(Outcome.CANCELLED, reason.value)]
 
 
 async def test_every_reason_has_a_row() -> None:

@@ -62,7 +62,7 @@ async def test_a_stream() -> None:
         sent = await answered(served, fake_operation(envelope()))
         assert sent[:-1] == text("Hel", "lo")
         assert message(sent) == {"role": "assistant", "content": "Hello"}
-        assert [record.outcome for record in served.records.seen] == [Outcome.COMPLETED]
+        assert [record.outcome for record in served.records.all] == [Outcome.COMPLETED]
         assert served.engine.aborted == []
 
 
@@ -329,7 +329,7 @@ async def test_trace(trace: TraceContextMetadata | None, header_id: int, expecte
         operation.trace, operation.trace_id = trace, header_id
         await answered(served, operation)
         assert served.engine.requests[0].policy.trace == expected
-        assert [record.trace for record in served.records.seen] == [expected]
+        assert [record.trace for record in served.records.all] == [expected]
 
 
 @pytest.mark.parametrize(("hold_s", "expected"), [(0.05, TraceContext(1, 2, 3, 4, 1, 10)), (0.0, None)])

@@ -11,11 +11,11 @@ from typing import Any
 
 import grpc
 
-from chatdelta import Observation
 from chatserving import EngineHost, RequestRunner
 from localai_proto import backend_pb2_grpc
 from nnrp_openai import ChatAdapter, ProfileHandler, ProfileLimits
 from nnrp_wire import NnrpListener, open_listener
+from tests.support.records import Records
 from tests.support.waiting import until
 from vllm_engine import EngineSpec
 from vllm_engine.opening import open_engine
@@ -60,16 +60,6 @@ class SchedulerCounts:
 
     async def busy(self, count: int = 1) -> None:
         await until(lambda: self.running >= count, timeout_s=30)
-
-
-class Records:
-    """An observation sink that keeps what it gets."""
-
-    def __init__(self) -> None:
-        self.all: list[Observation] = []
-
-    def record(self, observation: Observation) -> None:
-        self.all.append(observation)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import grpc
@@ -16,6 +16,7 @@ from chatdelta.testing import SCRIPTED_INFO, Script, ScriptedEngine, Step
 from chatserving import EngineHost, RequestRunner
 from localai_proto import backend_pb2 as pb
 from localai_proto import backend_pb2_grpc
+from tests.support.records import Records
 from tests.support.waiting import until
 from vllm_engine import EngineSpec
 from vllm_nnrp.addresses import Address
@@ -26,16 +27,6 @@ from vllm_nnrp.loading import Loader, OpenEngine
 WAIT_S = 10.0
 IDENTITY = "org/model"
 LOOPBACK = Address("127.0.0.1", 0)
-
-
-@dataclass
-class Records:
-    """An observation sink that keeps what it gets."""
-
-    records: list[Observation] = field(default_factory=list)
-
-    def record(self, observation: Observation) -> None:
-        self.records.append(observation)
 
 
 @dataclass(frozen=True)
@@ -98,7 +89,7 @@ async def open_door(
             await loader.load(ModelPlan(EngineSpec(IDENTITY), IDENTITY))
         async with grpc.aio.insecure_channel(str(door.address)) as channel:
             stub = backend_pb2_grpc.BackendStub(channel)
-            yield Door(engine, host, loader, door, channel, stub, sink.records)
+            yield Door(engine, host, loader, door, channel, stub, sink.all)
     finally:
         await host.close()
         await door.close(0)
