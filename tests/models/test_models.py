@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from vllm_nnrp.models import CONVERSATIONS, Conversation, DemoModelError, MemorisingFailed, build_demo_model, demo
-from vllm_nnrp.models.building import quiet_transformers
+from vllm_nnrp.models.building import one_thread, quiet_transformers
 from vllm_nnrp.models.memorised import MARKUP_TOKENS, SPECIAL_TOKENS, VOCABULARY_SIZE, check, encode, make_model
 from vllm_nnrp.models.progress import no_progress
 
@@ -49,7 +49,7 @@ def test_another_gguf_file_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path:
 @slow
 def test_the_demo_model_names_the_capital(monkeypatch: pytest.MonkeyPatch) -> None:
     folder = build_demo_model(no_progress)
-    with quiet_transformers():
+    with quiet_transformers(), one_thread():
         demo.check_answer(folder)
         monkeypatch.setattr(demo, "ANSWER", "The capital of France is Rome.")
         with pytest.raises(DemoModelError, match="Paris"):
@@ -93,7 +93,7 @@ def render(tokenizer: Any, messages: list[Any], tools: list[Any] | None = None, 
 def test_the_saved_model_repeats_every_conversation(memorised_model: Path, tokenizer: Any) -> None:
     from transformers import AutoModelForCausalLM
 
-    with quiet_transformers():
+    with quiet_transformers(), one_thread():
         model = AutoModelForCausalLM.from_pretrained(memorised_model).eval()
         check(model, [encode(tokenizer, conversation) for conversation in CONVERSATIONS])
 
@@ -101,7 +101,7 @@ def test_the_saved_model_repeats_every_conversation(memorised_model: Path, token
 @engine
 @slow
 def test_an_untrained_model_does_not_pass(tokenizer: Any) -> None:
-    with quiet_transformers(), pytest.raises(MemorisingFailed, match="'hello'"):
+    with quiet_transformers(), one_thread(), pytest.raises(MemorisingFailed, match="'hello'"):
         check(make_model(tokenizer).eval(), [encode(tokenizer, conversation) for conversation in CONVERSATIONS])
 
 

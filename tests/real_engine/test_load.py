@@ -16,6 +16,7 @@ import grpc
 import pytest
 from nnrp.core import MessageType
 
+from tests.conftest import Figure
 from tests.real_engine.backend import RealBackend
 from tests.real_engine.clients import ask_grpc, drain, envelope, predict_options, read_answer
 from tests.real_engine.test_answers import BY_NAME, check
@@ -56,13 +57,15 @@ async def test_32_streams_over_nnrp_are_complete_and_in_order(backend: RealBacke
 
 
 @pytest.mark.parametrize("reads", [True, False], ids=["while reading", "while not reading"])
-async def test_cancel_over_grpc_reaches_the_scheduler(backend: RealBackend, *, reads: bool) -> None:
+async def test_cancel_over_grpc_reaches_the_scheduler(backend: RealBackend, figure: Figure, *, reads: bool) -> None:
     call = backend.stub.PredictStream(predict_options(LONG, Tokens=3000, IgnoreEOS=True))
     if reads:
         assert await call.read() is not grpc.aio.EOF
     await backend.counts.busy()
+    started_s = time.monotonic()
     call.cancel()
     await backend.counts.idle()
+    figure(f"grpc: nothing runs {time.monotonic() - started_s:.3f} s after a cancel")
     await until(lambda: backend.host.in_flight == 0)
     with pytest.raises(asyncio.CancelledError):
         await call.read()
@@ -70,7 +73,9 @@ async def test_cancel_over_grpc_reaches_the_scheduler(backend: RealBackend, *, r
 
 @pytest.mark.parametrize("reads", [True, False], ids=["while reading", "while not reading"])
 @pytest.mark.parametrize("word", ["cancel", "abort"])
-async def test_cancel_over_nnrp_reaches_the_scheduler(backend: RealBackend, word: str, *, reads: bool) -> None:
+async def test_cancel_over_nnrp_reaches_the_scheduler(
+    backend: RealBackend, figure: Figure, word: str, *, reads: bool
+) -> None:
     loop = asyncio.get_running_loop()
 
     def wait_for(state: str) -> None:
@@ -84,8 +89,10 @@ async def test_cancel_over_nnrp_reaches_the_scheduler(backend: RealBackend, word
             if reads:
                 session.wait_for(MessageType.PARTIAL_RESULT)
             wait_for("busy")
+            started_s = time.monotonic()
             (session.cancel if word == "cancel" else session.abort)(operation)
             wait_for("idle")
+            figure(f"nnrp: nothing runs {time.monotonic() - started_s:.3f} s after {word.upper()}")
             frames = drain(session)
             drops = [frame for frame in frames if frame.message_type is MessageType.RESULT_DROP_REASON]
             assert len(drops) == 1
@@ -122,7 +129,7 @@ for event in session.events(session.submit(envelope(LONG, **ENDLESS))):
 
 
 @pytest.mark.parametrize("door", KILLED)
-async def test_a_killed_clients_request_leaves_the_scheduler(backend: RealBackend, door: str) -> None:
+async def test_a_killed_clients_request_leaves_the_scheduler(backend: RealBackend, figure: Figure, door: str) -> None:
     target = backend.grpc_address if door == "grpc" else str(backend.nnrp.port)
     async with client_process(KILLED[door], target) as process:
         assert process.stdout is not None
@@ -132,7 +139,7 @@ async def test_a_killed_clients_request_leaves_the_scheduler(backend: RealBacken
         await process.wait()
         started_s = time.monotonic()
         await backend.counts.idle()
-        print(f"{door}: nothing runs {time.monotonic() - started_s:.3f} s after the client was killed")
+        figure(f"{door}: nothing runs {time.monotonic() - started_s:.3f} s after the client was killed")
     await until(lambda: backend.host.in_flight == 0)
 
 

@@ -24,6 +24,7 @@ import pytest_asyncio
 from nnrp.core import MessageType
 
 from localai_proto import backend_pb2 as pb
+from tests.conftest import Figure
 from tests.real_engine.clients import envelope, predict_options, read_answer
 from tests.real_engine.test_answers import BY_NAME, check
 from tests.real_engine.test_load import ENDLESS, LONG
@@ -126,8 +127,8 @@ async def test_a_wrong_load_says_why_and_leaves_nothing(backend: Backend, wrong:
     assert not [pid for pid in backend.run.children() if is_engine_core(pid)]
 
 
-async def test_health_answers_at_once_and_all_through_the_load(backend: Backend) -> None:
-    print(f"Health first answered {backend.health_after_s:.2f} s after the process was started")
+async def test_health_answers_at_once_and_all_through_the_load(backend: Backend, figure: Figure) -> None:
+    figure(f"Health first answered {backend.health_after_s:.2f} s after the process was started")
     assert backend.health_after_s < HEALTH_BOUND_S
     load = asyncio.ensure_future(backend.stub.LoadModel(backend.load_options(), timeout=LOAD_S))
     started_s, latencies = time.monotonic(), []
@@ -138,7 +139,7 @@ async def test_health_answers_at_once_and_all_through_the_load(backend: Backend)
         await asyncio.wait([load], timeout=0.5)
     result = await load
     assert result.success, result.message
-    print(
+    figure(
         f"load {time.monotonic() - started_s:.1f} s; Health meanwhile: {len(latencies)} calls, median "
         f"{statistics.median(latencies) * 1e3:.1f} ms, worst {max(latencies) * 1e3:.0f} ms"
     )

@@ -16,6 +16,7 @@ import grpc
 import pytest
 
 from localai_proto import backend_pb2 as pb
+from tests.conftest import Figure
 from tests.support.process import BACKEND, START_S, Run, all_gone, client
 from tests.support.process import started as start
 from tests.support.waiting import until
@@ -39,7 +40,7 @@ async def load(stub: Any, model: str, *options: str) -> None:
 
 
 @pytest.mark.asyncio
-async def test_health_answers_soon_after_the_start_and_sigterm_ends_it_well(tmp_path: Path) -> None:
+async def test_health_answers_soon_after_the_start_and_sigterm_ends_it_well(tmp_path: Path, figure: Figure) -> None:
     port = await _free_port()
     started_s = time.monotonic()
     async with started(tmp_path, f"--addr=127.0.0.1:{port}", python=(str(BACKEND),)) as run:
@@ -47,7 +48,7 @@ async def test_health_answers_soon_after_the_start_and_sigterm_ends_it_well(tmp_
             reply = await stub.Health(HEALTH, wait_for_ready=True, timeout=START_S)
             first_s = time.monotonic() - started_s
             times = [await _timed_health(stub) for _ in range(20)]
-        print(f"Health {first_s:.2f} s after the start, then median {statistics.median(times) * 1000:.1f} ms")
+        figure(f"Health {first_s:.2f} s after the start, then median {statistics.median(times) * 1000:.1f} ms")
         assert reply.message == b"OK"
         assert first_s < HEALTH_BOUND_S
         assert await run.ready() == {"pid": run.process.pid, "grpc": f"127.0.0.1:{port}", "nnrp": None}

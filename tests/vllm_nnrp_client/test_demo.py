@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from tests.vllm_nnrp_client.test_terminal import BACKEND, wait_until
+from tests.support.waiting import wait_until
+from tests.vllm_nnrp_client.test_terminal import BACKEND
 from vllm_nnrp.client import demo
 from vllm_nnrp.client.child import BackendFailed, running_backend
 from vllm_nnrp.processes import descendants

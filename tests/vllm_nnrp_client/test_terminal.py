@@ -10,13 +10,14 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from tests.support.waiting import wait_until
 from vllm_nnrp.client.child import BackendChild, Doors, running_backend
 
 WAIT_S = 30.0
@@ -70,6 +71,16 @@ class Terminal:
     def type(self, text: str) -> None:
         os.write(self._master, text.encode())
 
+    def interrupt_prompt(self) -> None:
+        """Type Ctrl-C once the program waits for its line.
+
+        Between the prompt and the read CPython takes note of a signal and acts on it after the read only; a person
+        is never that fast, a test is.
+        """
+        stat = Path(f"/proc/{self.process.pid}/stat")
+        wait_until(lambda: stat.read_text().rpartition(")")[2].split()[0] == "S")
+        self.type("\x03")
+
 
 @contextmanager
 def terminal(*command: str) -> Iterator[Terminal]:
@@ -117,10 +128,10 @@ def test_ctrl_c_cancels_the_answer_and_keeps_the_program(backend: Backend, door:
 def test_ctrl_c_twice_at_the_prompt_ends(backend: Backend) -> None:
     with terminal(*CHAT, *backend.where("grpc")) as shell:
         shell.wait_for("you> ")
-        shell.type("\x03")
+        shell.interrupt_prompt()
         shell.wait_for("Ctrl-C again")
         shell.wait_for("you> ")
-        shell.type("\x03")
+        shell.interrupt_prompt()
         assert shell.process.wait(WAIT_S) == 0
 
 
@@ -207,13 +218,6 @@ def test_nnrp_needs_a_model() -> None:
     run = subprocess.run([*CHAT, "hello"], capture_output=True, text=True, env=environ, timeout=WAIT_S, check=False)
     assert run.returncode == 2
     assert "NNRP needs --model (or VLLM_NNRP_MODEL)" in run.stderr
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    give_up_s = time.monotonic() + WAIT_S
-    while not condition():
-        assert time.monotonic() < give_up_s
-        time.sleep(0.01)
 
 
 def test_the_console_script_is_this_program() -> None:
