@@ -13,7 +13,7 @@ LINT = $(PYTHON_IN_VENV) -m ruff check . && $(PYTHON_IN_VENV) -m ruff format --c
 timed = @start=$$(date +%s); trap 'echo "make $@: $$(($$(date +%s) - start)) s"' EXIT; $(1)
 
 .DEFAULT_GOAL := help
-.PHONY: help install dev-venv check test demo run protogen lock wheel clean
+.PHONY: help install dev-venv check test parity demo run protogen lock wheel clean
 
 help: ## name the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -29,6 +29,9 @@ check: protogen ## lint, types and every test that needs no engine
 
 test: install ## install, then lint, types and every test, the real engine included
 	$(call timed,$(LINT) && $(PYTHON_IN_VENV) -m pytest $(ARGS))
+
+parity: install ## every scripted model output against its meaning, vLLM's server beside it; ARGS='--quick hermes' and more
+	$(call timed,$(PYTHON_IN_VENV) -m tests.parity $(ARGS))
 
 demo: install ## a real model answers over gRPC and over NNRP
 	@$(VENV)/bin/vllm-nnrp demo $(ARGS)

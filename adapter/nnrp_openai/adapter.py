@@ -19,6 +19,7 @@ from chatdelta import (
 from chatserving import Answer, EngineHost, PeerGone, RequestRunner
 from nnrp_openai.encoding import encode_event
 from nnrp_openai.envelope import Submit, shown
+from nnrp_openai.media import refuse_media
 from nnrp_wire.carrier import Operation, OperationEnded
 
 
@@ -39,10 +40,10 @@ class ChatAdapter:
     async def run(self, submit: Submit, operation: Operation) -> Answer:
         """Serve one submit: stream its events if it wants a stream, return how it ended.
 
-        Raises UnsupportedModel, ModelNotLoaded or EngineDead before anything runs; PeerGone once the operation was
-        ended from outside. The trace that counts is the one the operation has now.
+        Raises UnsupportedModel, UnsupportedOperation, ModelNotLoaded or EngineDead before anything runs; PeerGone once
+        the operation was ended from outside. The trace that counts is the one the operation has now.
         """
-        self._require_model(submit.model)
+        self._require_servable(submit)
         many_choices = submit.choices > 1
 
         async def emit(events: Sequence[StreamEvent], _usage: Usage) -> None:
@@ -54,9 +55,12 @@ class ChatAdapter:
 
         return await self._runner.run(self._request(submit, operation), emit, operation=submit.operation)
 
-    def _require_model(self, model: str) -> None:
-        if model not in self._host.engine().info.model_names:
-            raise UnsupportedModel(f"model {shown(model)} is not served here", param="model")
+    def _require_servable(self, submit: Submit) -> None:
+        info = self._host.engine().info
+        if submit.model not in info.model_names:
+            raise UnsupportedModel(f"model {shown(submit.model)} is not served here", param="model")
+        if not info.multimodal:
+            refuse_media(submit.body)
 
     def _request(self, submit: Submit, operation: Operation) -> ChatRequest:
         session = operation.session

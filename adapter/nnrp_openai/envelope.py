@@ -25,7 +25,7 @@ from nnrp.core.packet import unpack_body, unpack_typed_payload_frames
 from nnrp.schema import StreamSemantics
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from chatdelta import InvalidRequest, Unauthenticated, UnsupportedOperation
+from chatdelta import RESERVED_TEMPLATE_KWARGS, InvalidRequest, Unauthenticated, UnsupportedOperation
 from chatserving.runner import requested_choices
 from nnrp_openai.jsondepth import is_nested_deeper
 from nnrp_openai.profile import OPERATIONS, SCHEMA_VERSION, ProfileLimits
@@ -200,7 +200,19 @@ def checked_body(body: object) -> dict[str, Any]:
         raise InvalidRequest("body.messages must not be empty", code="missing_messages", param="messages")
     if not isinstance(messages, list):
         raise InvalidRequest("body.messages must be an array", code=INVALID_BODY, param="messages")
+    _check_template_kwargs(body.get("chat_template_kwargs"))
     return body
+
+
+def _check_template_kwargs(kwargs: object) -> None:
+    """What the template is called with is ours to say; its own variables are the client's."""
+    field = "chat_template_kwargs"
+    if kwargs is None:
+        return
+    if not isinstance(kwargs, dict):
+        raise InvalidRequest(f"{field} must be an object", code=INVALID_BODY, param=field)
+    if reserved := sorted(RESERVED_TEMPLATE_KWARGS & kwargs.keys()):
+        raise InvalidRequest(f"{field}.{reserved[0]} is reserved", code=INVALID_BODY, param=f"{field}.{reserved[0]}")
 
 
 def bounded_choices(body: Mapping[str, Any], limits: ProfileLimits) -> int:

@@ -42,10 +42,19 @@ from chatdelta.events import (
 )
 from chatdelta.mapper import StreamMapper
 from chatdelta.observation import Observation, ObservationSink, Observer, Outcome
-from chatdelta.requests import ChatRequest, GenerationRequest, Origin, PromptRequest, RequestPolicy, TraceContext
+from chatdelta.requests import (
+    RESERVED_TEMPLATE_KWARGS,
+    ChatRequest,
+    GenerationRequest,
+    Origin,
+    PromptRequest,
+    RequestPolicy,
+    TraceContext,
+)
 
 __all__ = [
     "ERROR_ROWS",
+    "RESERVED_TEMPLATE_KWARGS",
     "BackendError",
     "BackendFailure",
     "Cancelled",

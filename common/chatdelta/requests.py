@@ -7,6 +7,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+# The arguments of apply_chat_template itself: in a body's chat_template_kwargs they would replace the server's own.
+RESERVED_TEMPLATE_KWARGS = frozenset(
+    {
+        "add_generation_prompt",
+        "chat_template",
+        "continue_final_message",
+        "conversation",
+        "documents",
+        "messages",
+        "return_assistant_tokens_mask",
+        "return_dict",
+        "return_tensors",
+        "tokenize",
+        "tokenizer",
+        "tools",
+    }
+)
+
 
 @dataclass(frozen=True, slots=True)
 class TraceContext:

@@ -1,17 +1,22 @@
 # SPDX-License-Identifier: MIT
 """Run inside every process vLLM starts for us (entry point `vllm.general_plugins`): it must not outlive us.
 
-vLLM's engine core does not notice that its parent was killed; it would keep its memory for ever. In a process that was
+vLLM's engine core does not notice that its parent was killed; it would keep its memory for ever. And when it fails to
+start, the parent only learns that it did, so the first error it logs is left in a file for us. In a process that was
 not started by us the plugin does nothing: `PARENT_PID` is set by `open_engine()` only.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 import time
+from contextlib import suppress
+from pathlib import Path
 
 PARENT_PID = "NNRP_ENGINE_PARENT_PID"  # a name without VLLM_ in front: vLLM warns of those it does not know
+CAUSE_FILE = "NNRP_ENGINE_CAUSE_FILE"
 LOOK_S = 0.5
 
 _watching = threading.Event()  # vLLM may load a plugin several times in one process
@@ -23,11 +28,34 @@ def follow_parent() -> None:
     if root is None or int(root) == os.getpid() or _watching.is_set():
         return
     _watching.set()
+    if cause_file := os.environ.get(CAUSE_FILE):
+        logging.getLogger("vllm").addHandler(_FirstCause(Path(cause_file)))
     if not _is_alive(int(root)):
         os._exit(1)
     if os.getpgrp() != os.getpid():
         os.setpgid(0, 0)  # Ctrl-C is for the parent: it drains first, then stops us
     threading.Thread(target=_watch, args=(os.getppid(),), name="follow-parent", daemon=True).start()
+
+
+class _FirstCause(logging.Handler):
+    """Writes the innermost exception of the first error that is logged with one; later ones are consequences."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(logging.ERROR)
+        self._path = path
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if not record.exc_info or record.exc_info[1] is None:
+            return
+        with suppress(OSError), self._path.open("x") as file:  # "x": the first one only, of all processes
+            file.write(describe(record.exc_info[1]))
+
+
+def describe(error: BaseException) -> str:
+    """`Type: message` of the innermost cause."""
+    while (inner := error.__cause__ or error.__context__) is not None:
+        error = inner
+    return f"{type(error).__name__}: {error}"
 
 
 def _watch(parent: int) -> None:

@@ -10,7 +10,16 @@ import logging
 from collections.abc import AsyncGenerator, Iterator
 from typing import Any
 
-from chatdelta import EngineDead, EngineDelta, EngineInfo, FinishReason, GenerationRequest, Timings
+from chatdelta import (
+    BackendError,
+    EngineDead,
+    EngineDelta,
+    EngineInfo,
+    FinishReason,
+    GenerationRequest,
+    InvalidRequest,
+    Timings,
+)
 from vllm_engine.bindings import Rendered, Runtime
 from vllm_engine.errors import translate
 from vllm_engine.logprobs import token_logprobs
@@ -27,6 +36,8 @@ FINISH_REASONS = {
     "abort": FinishReason.ABORT,
     "error": FinishReason.ERROR,
 }
+# Of vLLM's request model, but the server's to set: an image scaled to another size than the model's ends the engine.
+SERVER_FIELDS = ("mm_processor_kwargs",)
 
 
 class VllmEngine:
@@ -51,7 +62,7 @@ class VllmEngine:
     async def generate(self, request: GenerationRequest) -> AsyncGenerator[EngineDelta, None]:
         self.check()
         try:
-            rendered = await self._runtime.render(request)
+            rendered = await self._render(request)
             async with self._streaming(request, rendered) as outputs:
                 choices = [_Choice(index, rendered, self._runtime.tokenizer) for index in range(len(rendered.parsers))]
                 async for output in outputs:
@@ -61,7 +72,15 @@ class VllmEngine:
             error = translate(exc, request.request_id)
             if isinstance(error, EngineDead):
                 self._dead.set()
+            if error is exc:
+                raise
             raise error from exc
+
+    async def _render(self, request: GenerationRequest) -> Rendered:
+        for field in SERVER_FIELDS:
+            if request.body.get(field):
+                raise InvalidRequest(f"{field} is not a request's to set", code="invalid_body", param=field)
+        return await self._runtime.render(request)
 
     @contextlib.asynccontextmanager
     async def _streaming(self, request: GenerationRequest, rendered: Rendered) -> AsyncGenerator[Pump[Any], None]:
@@ -95,7 +114,9 @@ class VllmEngine:
 
     async def tokenize(self, request: GenerationRequest) -> tuple[int, ...]:
         try:
-            return tuple((await self._runtime.render(request)).prompt_token_ids)
+            return tuple((await self._render(request)).prompt_token_ids)
+        except BackendError:
+            raise
         except Exception as exc:
             raise translate(exc, request.request_id) from exc
 
@@ -126,6 +147,7 @@ class _Choice:
         self.parser = rendered.parsers[index]
         self.splitter = TokenSplitter(tokenizer, skip_special_tokens=rendered.sampling_params.skip_special_tokens)
         self.tokenizer = tokenizer
+        self.top_logprobs: int = rendered.sampling_params.logprobs or 0
         self.names_tool = rendered.names_tool
         self.prompt_tokens = len(rendered.prompt_token_ids)
         self.completion_tokens = 0
@@ -143,7 +165,7 @@ def _deltas(output: Any, choices: list[_Choice]) -> Iterator[EngineDelta]:
     for position, choice_output in enumerate(output.outputs):
         choice = choices[choice_output.index]
         is_last = output.finished and position == len(output.outputs) - 1
-        logprobs = token_logprobs(choice_output, choice.tokenizer)
+        logprobs = token_logprobs(choice_output, choice.tokenizer, top=choice.top_logprobs)
         count = max(1, len(choice_output.token_ids))
         for at, (text, token_id) in enumerate(choice.tokens(choice_output)):
             finished = choice_output.finish_reason is not None and at == count - 1

@@ -1,15 +1,29 @@
 # SPDX-License-Identifier: MIT
-"""One choice's native parsers, fed one token at a time, and what happens when one of them raises."""
+"""Which parser a choice gets: plain text, harmony's own, or the orchestrator on vLLM's own parsers."""
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from chatdelta import EngineDelta, ToolCallFragment
+from chatdelta import EngineDelta
+from vllm_engine.alignment import Aligner, fast_backend, token_decoder
+from vllm_engine.calls import (
+    CallReader,
+    CumulativeCalls,
+    EngineCalls,
+    NamedArguments,
+    RequiredCalls,
+    Sink,
+    WholeTextCalls,
+)
+from vllm_engine.harmony import Harmony
+from vllm_engine.orchestrator import Orchestrator, Parts
+from vllm_engine.reasoning import NativeReasoning
 
-log = logging.getLogger(__name__)
+# Tool parsers of 0.26 that `make parity` found to lose or garble plain calls when streamed, but not on the whole text.
+STREAMS_WRONGLY = frozenset({"hunyuan_a13b", "internlm", "jamba", "phi4_mini_json"})
 
 
 class PlainText:
@@ -22,75 +36,88 @@ class PlainText:
         return EngineDelta(content=text)
 
 
-class NativeParser:
-    """vLLM's unified parser (0.26: `parse_delta`) for one choice."""
+@dataclass(frozen=True, slots=True)
+class ChoiceContext:
+    """What building a choice's parser takes; `request` is vLLM's ChatCompletionRequest, `parser` its unified Parser."""
 
-    def __init__(self, parser: Any, request: Any, prompt_token_ids: Sequence[int], request_id: str) -> None:
-        self._parser = parser
-        self._request = request
-        self._prompt_token_ids = list(prompt_token_ids)
-        self._request_id = request_id
-        self._indices: dict[int, int] = {}  # the parser's tool index → ours, dense from 0
-        self._failed = False
-
-    @property
-    def reasoning_parser(self) -> Any:
-        return self._parser.reasoning_parser
-
-    @property
-    def in_reasoning(self) -> bool:
-        if self._failed or self._parser.reasoning_parser is None:
-            return False
-        return not self._parser._stream_state.reasoning_ended
-
-    @property
-    def called_tools(self) -> bool:
-        return bool(self._indices)
-
-    def feed(self, text: str, token_id: int | None, *, finished: bool) -> EngineDelta:
-        if self._failed:
-            return EngineDelta(content=text)
-        try:
-            message = self._parser.parse_delta(
-                text,
-                [] if token_id is None else [token_id],
-                self._request,
-                self._prompt_token_ids,
-                finished=finished,
-            )
-        except Exception as exc:
-            # A parser is third-party code on model output: whatever it raises, the answer goes on as plain text.
-            log.exception("native parser failed", extra={"request_id": self._request_id})
-            self._failed = True
-            return EngineDelta(content=text, parser_failure=type(exc).__name__)
-        if message is None:
-            return EngineDelta()
-        return EngineDelta(
-            content=message.content or "",
-            reasoning=message.reasoning or "",
-            tool_calls=self._fragments(message.tool_calls),
-        )
-
-    def _fragments(self, calls: Sequence[Any]) -> tuple[ToolCallFragment, ...]:
-        fragments = []
-        for call in calls:
-            known = call.index in self._indices
-            if not known and call.index > 0 and self._request.parallel_tool_calls is False:
-                continue  # the client wants one call at most
-            index = self._indices.setdefault(call.index, len(self._indices))
-            function = call.function
-            fragments.append(
-                ToolCallFragment(
-                    index,
-                    id=None if known else call.id or _new_call_id(),
-                    name=None if known or function is None else function.name,
-                    arguments=(function.arguments if function else None) or "",
-                )
-            )
-        return tuple(fragments)
+    request: Any
+    request_id: str
+    parser: Any
+    tool_parser_name: str | None
+    tokenizer: Any
+    prompt_token_ids: Sequence[int]
+    sampling_params: Any
+    end_token_ids: Collection[int]
+    make_call_id: Callable[[str, int], str]
 
 
-def _new_call_id() -> str:
-    from vllm.entrypoints.chat_utils import make_tool_call_id
+def orchestrated(context: ChoiceContext) -> Orchestrator:
+    """The parser of one choice, for every family but harmony."""
+    sink = _sink(context)
+    parts = Parts(
+        sink,
+        _reasoning(context),
+        _call_reader(sink, context),
+        _aligner(context),
+    )
+    return Orchestrator(
+        parts,
+        end_token_ids=context.end_token_ids,
+        request_id=context.request_id,
+        include_reasoning=context.request.include_reasoning,
+    )
 
-    return str(make_tool_call_id())
+
+def _reasoning(context: ChoiceContext) -> NativeReasoning | None:
+    native = context.parser.reasoning_parser
+    return None if native is None else NativeReasoning(native, context.prompt_token_ids)
+
+
+def _sink(context: ChoiceContext) -> Sink:
+    return Sink(
+        context.make_call_id,
+        max_calls=1 if context.request.parallel_tool_calls is False else None,
+        may_call=_may_call(context),
+    )
+
+
+def _may_call(context: ChoiceContext) -> bool:
+    request = context.request
+    return context.parser.tool_parser is not None and bool(request.tools) and request.tool_choice != "none"
+
+
+def _aligner(context: ChoiceContext) -> Aligner | None:
+    """Only where the engine's deltas do not bring each token with its own text."""
+    params = context.sampling_params
+    if not params.stop and fast_backend(context.tokenizer) is not None:
+        return None
+    return Aligner(token_decoder(context.tokenizer, skip_special_tokens=params.skip_special_tokens))
+
+
+def _call_reader(sink: Sink, context: ChoiceContext) -> CallReader | None:
+    request, native = context.request, context.parser.tool_parser
+    if not _may_call(context):
+        return None
+    # Such a parser's required and named calls are bare JSON; the others' are constrained to their own markup.
+    if native.supports_required_and_named and not request._grammar_from_tool_parser:
+        if request.tool_choice == "required":
+            return RequiredCalls(sink, {tool.function.name for tool in request.tools})
+        if hasattr(request.tool_choice, "function"):
+            return NamedArguments(sink, request.tool_choice.function.name)
+    if context.tool_parser_name in STREAMS_WRONGLY:
+        return WholeTextCalls(sink, native, request)
+    if native.engine_based_streaming:
+        return EngineCalls(sink, native, request)
+    return CumulativeCalls(sink, native, lambda: type(native)(context.tokenizer, request.tools), request)
+
+
+def harmony(context: ChoiceContext) -> Harmony:
+    """The parser of one choice of gpt-oss."""
+    return Harmony(
+        context.parser,
+        context.request,
+        _sink(context),
+        _aligner(context),
+        end_token_ids=context.end_token_ids,
+        request_id=context.request_id,
+    )

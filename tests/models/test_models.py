@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The two built models: what their folders hold, that they answer, and how a build fails."""
+"""The built models: what their folders hold, that they answer, and how a build fails."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from nnrp.core import BODY_REGION_PRELUDE_LENGTH, PayloadKind, SubmitMode
 from nnrp.core.packet import pack_body
 from nnrp.schema import StreamSemantics
 
-from chatdelta import BackendError
+from chatdelta import RESERVED_TEMPLATE_KWARGS, BackendError
 from nnrp_openai.envelope import Submit, decode_submit
 from nnrp_openai.jsondepth import is_nested_deeper
 from nnrp_openai.profile import ProfileLimits
@@ -99,6 +99,17 @@ REFUSED: dict[str, tuple[bytes, tuple[str, str, str | None]]] = {
     "token a number": (envelope(nnrp={"token": 1}), (BAD, "invalid_nnrp_policy", "nnrp.token")),
     "65 levels": (envelope({"x": json.loads(DEEP[2:-2])}), (BAD, "invalid_body", None)),
     "10 MB of open brackets": (b"[" * 10_000_000, (BAD, "invalid_body", None)),
+    "template kwargs that are no object": (
+        envelope({"chat_template_kwargs": [1]}),
+        (BAD, "invalid_body", "chat_template_kwargs"),
+    ),
+    **{
+        f"the template's own {name}": (
+            envelope({"chat_template_kwargs": {"enable_thinking": False, name: None}}),
+            (BAD, "invalid_body", f"chat_template_kwargs.{name}"),
+        )
+        for name in sorted(RESERVED_TEMPLATE_KWARGS)
+    },
 }
 
 
@@ -124,6 +135,8 @@ ACCEPTED: dict[str, tuple[bytes, dict[str, Any]]] = {
         {"timeout_s": 1.5, "diagnostics": True, "progress": True, "cache_salt": "s"},
     ),
     "64 levels": (envelope({"x": json.loads(DEEP[3:-3])}), {"model": "scripted"}),
+    "template kwargs": (envelope({"chat_template_kwargs": {"enable_thinking": False, "x": 1}}), {"model": "scripted"}),
+    "template kwargs null": (envelope({"chat_template_kwargs": None}), {"model": "scripted"}),
     "brackets in strings are text": (envelope({"x": "[" * 1000 + '\\"{' * 100}), {"model": "scripted"}),
 }
 

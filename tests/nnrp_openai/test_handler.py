@@ -131,6 +131,16 @@ ANSWERS: dict[str, tuple[tuple[Step, ...], bytes, tuple[int, str, str, str]]] = 
         envelope({"model": "gpt-9"}),
         (404, BAD, "unsupported_model", "model gpt-9 is not served here"),
     ),
+    "an image for a model of text": (
+        text_script("x"),
+        envelope({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:,"}}]}]}),
+        (
+            400,
+            BAD,
+            "unsupported_operation",
+            "messages.0.content.0: the loaded model takes text only, no image_url",
+        ),
+    ),
     "missing messages": (
         text_script("x"),
         envelope(body={"model": "scripted"}),

@@ -75,8 +75,14 @@ class RealBackend:
 
 
 @asynccontextmanager
-async def real_backend(model: Path) -> AsyncIterator[RealBackend]:
-    """Load `model` and open both doors on free ports."""
+async def real_backend(
+    model: Path,
+    *,
+    tool_parser: str | None = "hermes",
+    reasoning_parser: str | None = "qwen3",
+    **engine_args: Any,
+) -> AsyncIterator[RealBackend]:
+    """Load `model` and open both doors on free ports. Without further `engine_args` it runs in float32."""
     counts, records = SchedulerCounts(), Records()
     host = EngineHost(drain_s=2.0)
     runner = RequestRunner(host, (records,))
@@ -93,9 +99,9 @@ async def real_backend(model: Path) -> AsyncIterator[RealBackend]:
     spec = EngineSpec(
         str(model),
         served_names=(MODEL,),
-        tool_parser="hermes",
-        reasoning_parser="qwen3",
-        engine_args={"dtype": "float32"},
+        tool_parser=tool_parser,
+        reasoning_parser=reasoning_parser,
+        engine_args={"dtype": "float32"} | engine_args,
     )
     try:
         await loader.load(ModelPlan(spec, MODEL))

@@ -17,6 +17,7 @@ from tests.real_engine.backend import MODEL, RealBackend
 from tests.support.sdk_client import SdkClient, SdkEvent, SdkSession
 from vllm_nnrp.models.memorised_corpus import Conversation
 
+STREAM: Mapping[str, Any] = {"stream": True, "stream_options": {"include_usage": True}}
 Piece = tuple[str, ...]  # ("text", …), ("reasoning", …), ("call", index, name), ("arguments", index, …)
 
 
@@ -110,7 +111,7 @@ def envelope(conversation: Conversation, **body: Any) -> bytes:
         {
             "schema_version": "openai-compatible/1",
             "operation": "chat.completions.create",
-            "body": conversation.request_body(MODEL, stream=True, stream_options={"include_usage": True}, **body),
+            "body": conversation.request_body(MODEL, **{**STREAM, **body}),
         }
     ).encode()
 

@@ -74,6 +74,12 @@ async def test_a_raw_prompt_is_completed_as_it_is(backend: RealBackend) -> None:
     assert reply.message.decode() == "The capital of France is Paris."
 
 
+async def test_a_raw_prompt_without_a_limit_runs_to_its_end(backend: RealBackend) -> None:
+    prompt = "<|im_start|>user\nStart a long answer.<|im_end|>\n<|im_start|>assistant\n"
+    reply: pb.Reply = await backend.stub.Predict(pb.PredictOptions(Prompt=prompt, TopP=1))
+    assert reply.message.decode() == BY_NAME["long_answer"].completion
+
+
 async def test_tokenize_string_counts_the_prompt(backend: RealBackend) -> None:
     conversation = BY_NAME["hello"]
     tokens: pb.TokenizationResponse = await backend.stub.TokenizeString(predict_options(conversation))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import signal
 import socket
 import statistics
@@ -123,6 +124,18 @@ async def test_a_wrong_load_says_why_and_leaves_nothing(backend: Backend, wrong:
     assert not result.success
     assert message in result.message
     assert (await backend.stub.Health(HEALTH)).message == b"OK"
+    assert (await backend.stub.Status(HEALTH)).state == pb.StatusResponse.UNINITIALIZED
+    assert not [pid for pid in backend.run.children() if is_engine_core(pid)]
+
+
+async def test_a_load_that_fails_in_the_engine_process_says_its_root_cause(backend: Backend, tmp_path: Path) -> None:
+    broken = tmp_path / "broken"
+    shutil.copytree(backend.model, broken)
+    weights = broken / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:1000])
+    result: pb.Result = await backend.stub.LoadModel(backend.load_options(ModelFile=str(broken)), timeout=LOAD_S)
+    assert not result.success
+    assert result.message.startswith("SafetensorError: Error while deserializing header")
     assert (await backend.stub.Status(HEALTH)).state == pb.StatusResponse.UNINITIALIZED
     assert not [pid for pid in backend.run.children() if is_engine_core(pid)]
 

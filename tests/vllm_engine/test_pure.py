@@ -6,14 +6,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from pathlib import Path
+from typing import Any, Literal
 
 import pytest
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from chatdelta import BackendFailure, InvalidRequest
 from vllm_engine import EngineSpec, refuse_unservable
 from vllm_engine.args import unknown_name, wants_eager
 from vllm_engine.bindings import select_binding
-from vllm_engine.errors import for_peer
+from vllm_engine.errors import for_peer, most_telling
 from vllm_engine.installation import Installation, start_environment
 from vllm_engine.pump import Pump
 from vllm_engine.sampling import output_budget
@@ -111,7 +113,9 @@ def test_another_vllm_is_refused_by_name(version: str) -> None:
     ("message", "told"),
     [
         pytest.param("cannot open /srv/models/x/config.json now", "cannot open <path> now", id="a path"),
-        pytest.param("<object at 0x7f33aa10> failed", "<object at <address>> failed", id="an address"),
+        pytest.param("0x7f33aa10 failed", "<address> failed", id="an address"),
+        pytest.param("cannot open <_io.BytesIO object at 0x7f33aa10>", "cannot open", id="an object"),
+        pytest.param("<PIL.Image mode=RGB at 0x7f33aa10> failed", "failed", id="an object with fields"),
         pytest.param("two\n  lines", "two lines", id="one line"),
         pytest.param("the tag </think> and 3/4 stay", "the tag </think> and 3/4 stay", id="no path"),
         pytest.param("see https://example.org/a/b", "see https://example.org/a/b", id="a URL is no path"),
@@ -123,6 +127,33 @@ def test_texts_for_a_peer(message: str, told: str) -> None:
 
 def test_a_text_for_a_peer_is_bounded() -> None:
     assert len(for_peer("x" * 10_000)) == 500
+
+
+class ImagePart(BaseModel):
+    type: Literal["image_url"]
+    image_url: str
+
+
+class TextPart(BaseModel):
+    type: Literal["text"]
+    text: str
+
+
+@pytest.mark.parametrize(
+    ("part", "told"),
+    [
+        pytest.param(
+            {"type": "image_url", "image_url": 5}, ("0.image_url", "Input should be a valid string"), id="meant"
+        ),
+        pytest.param({"type": "image_url"}, ("0.image_url", "Field required"), id="incomplete"),
+        pytest.param({"type": "hologram"}, ("0.type", "not one of the known values"), id="unknown"),
+        pytest.param("x" * 10_000, ("0", "Input should be a valid dictionary or instance of TextPart"), id="no object"),
+    ],
+)
+def test_of_a_unions_complaints_the_one_that_was_meant_is_told(part: Any, told: tuple[str, str]) -> None:
+    with pytest.raises(ValidationError) as caught:
+        TypeAdapter(list[TextPart | ImagePart]).validate_python([part])
+    assert most_telling(caught.value) == told
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from chatdelta import ChatRequest, InvalidRequest, PromptRequest, UnsupportedOperation
+from chatdelta import RESERVED_TEMPLATE_KWARGS, ChatRequest, InvalidRequest, PromptRequest
 from localai_proto import backend_pb2 as pb
 from vllm_nnrp.grpc_door.decode import decode_predict, tools_active
-from vllm_nnrp.grpc_door.decode_messages import RESERVED_TEMPLATE_KWARGS, decode_metadata
+from vllm_nnrp.grpc_door.decode_messages import decode_metadata
 from vllm_nnrp.grpc_door.decode_tools import decode_tool_choice
 
 # What a request without any sampling field says: all of it is meant, 0 is greedy.
@@ -141,7 +141,10 @@ def test_without_a_tool_parser_the_grammar_beside_tools_is_followed() -> None:
         ('""', None),
         ("auto", "auto"),
         ('"auto"', "auto"),
+        ("required", "required"),
+        ('"none"', "none"),
         ('"\\"required\\""', "required"),
+        (' "auto" ', "auto"),
         ("none", "none"),
         ("any", "required"),
         ('{"type":"function","function":{"name":"f"}}', NAMED),
@@ -151,7 +154,10 @@ def test_without_a_tool_parser_the_grammar_beside_tools_is_followed() -> None:
         ('{"type":"auto"}', "auto"),
         ('{"type":"any"}', "required"),
         ('{"type":"none"}', "none"),
+        ('{"type":"required"}', "required"),
         ('{"type":"tool","name":"f"}', NAMED),
+        ('{"type":"tool","name":"f","disable_parallel_tool_use":true}', NAMED),
+        ('{"name":"f"}', NAMED),
     ],
 )
 def test_tool_choice(text: str, expected: Any) -> None:
@@ -211,6 +217,24 @@ MESSAGES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
         {"role": "assistant", "tool_calls": json.dumps([call("")])},
         {"role": "assistant", "content": None, "tool_calls": [call("{}")]},
     ),
+    (
+        "several calls keep their order and their ids",
+        {"role": "assistant", "tool_calls": json.dumps([call('{"a":1}'), {**call("{}"), "id": "c2"}])},
+        {"role": "assistant", "content": None, "tool_calls": [call('{"a":1}'), {**call("{}"), "id": "c2"}]},
+    ),
+    (
+        "arguments with braces and other scripts are not touched",
+        {"role": "assistant", "tool_calls": json.dumps([call('{"a":"}{ 東京"}')])},
+        {"role": "assistant", "content": None, "tool_calls": [call('{"a":"}{ 東京"}')]},
+    ),
+    (
+        "arguments that are null",
+        {"role": "assistant", "tool_calls": json.dumps([call(None)])},
+        {"role": "assistant", "content": None, "tool_calls": [call("{}")]},
+    ),
+    ("a developer", {"role": "developer", "content": "d"}, {"role": "developer", "content": "d"}),
+    ("a system prompt", {"role": "system", "content": "s"}, {"role": "system", "content": "s"}),
+    ("a named user", {"role": "user", "content": "x", "name": "Zoë"}, {"role": "user", "content": "x", "name": "Zoë"}),
     ("no calls", {"role": "assistant", "content": "x", "tool_calls": "[]"}, {"role": "assistant", "content": "x"}),
     ("null calls", {"role": "assistant", "content": "x", "tool_calls": "null"}, {"role": "assistant", "content": "x"}),
 ]
@@ -236,6 +260,30 @@ METADATA: list[tuple[str, dict[str, str], dict[str, Any]]] = [
         "an explicit key wins over the blob",
         {"enable_thinking": "false", "chat_template_kwargs": '{"enable_thinking":true,"x":1}'},
         {"chat_template_kwargs": {"enable_thinking": False, "x": 1}},
+    ),
+    (
+        "no effort means no thinking, also for the parser",
+        {"reasoning_effort": "none"},
+        {
+            "reasoning_effort": "none",
+            "chat_template_kwargs": {"reasoning_effort": "none", "enable_thinking": False},
+        },
+    ),
+    (
+        "no effort wins over the blob",
+        {"reasoning_effort": "none", "chat_template_kwargs": '{"enable_thinking":true}'},
+        {
+            "reasoning_effort": "none",
+            "chat_template_kwargs": {"reasoning_effort": "none", "enable_thinking": False},
+        },
+    ),
+    (
+        "an explicit switch wins over the effort",
+        {"reasoning_effort": "none", "enable_thinking": "true"},
+        {
+            "reasoning_effort": "none",
+            "chat_template_kwargs": {"reasoning_effort": "none", "enable_thinking": True},
+        },
     ),
     ("reserved keys", {"chat_template_kwargs": json.dumps(dict.fromkeys(RESERVED_TEMPLATE_KWARGS, 1))}, {}),
 ]
@@ -277,9 +325,3 @@ def test_what_is_invalid_names_its_field(fields: dict[str, Any], words: str) -> 
     with pytest.raises(InvalidRequest, match=words) as caught:
         decode(**{"Messages": [pb.Message(role="user", content="hello")], **fields})
     assert caught.value.param is not None
-
-
-@pytest.mark.parametrize("field", ["Images", "Videos", "Audios"])
-def test_media_is_refused_by_name(field: str) -> None:
-    with pytest.raises(UnsupportedOperation, match=field):
-        decode(True, Prompt="x", **{field: ["aGk="]})

@@ -65,7 +65,7 @@ OPTIONS: list[tuple[list[str], dict[str, Any]]] = [
     (["tool_parser:b", "--tool-call-parser=a"], {"tool_parser": "a"}),
     (["--reasoning-parser=a", "reasoning_parser:b"], {"reasoning_parser": "a"}),
     (["tool_parser:a", "tool_parser:b"], {"tool_parser": "b"}),
-    (["tool_parser:"], {"tool_parser": None}),
+    (["tool_parser:"], {"tool_parser": ""}),
     (["--enable-prefix-caching"], {"flags": (("enable-prefix-caching", None),)}),
     (["--max-num-seqs:8", "--block-size=16"], {"flags": (("max-num-seqs", "8"), ("block-size", "16"))}),
     (['--hf-overrides:{"a":"b=c"}'], {"flags": (("hf-overrides", '{"a":"b=c"}'),)}),

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from vllm.entrypoints.chat_utils import get_tool_call_id_type, make_tool_call_id
 from vllm.entrypoints.openai.chat_completion.protocol import (
     ChatCompletionNamedToolChoiceParam,
     ChatCompletionRequest,
@@ -15,17 +16,20 @@ from vllm.entrypoints.openai.chat_completion.protocol import (
 from vllm.entrypoints.openai.completion.protocol import CompletionRequest
 from vllm.entrypoints.openai.engine.protocol import ErrorResponse
 from vllm.parser import ParserManager
+from vllm.parser.harmony import HarmonyParser
+from vllm.parser.utils import count_history_tool_calls
 from vllm.reasoning import ReasoningParserManager
 from vllm.renderers.online_renderer import OnlineRenderer
 from vllm.sampling_params import RequestOutputKind
 from vllm.tool_parsers import ToolParserManager
+from vllm.utils.mistral import is_mistral_tokenizer
 from vllm.v1.engine.async_llm import AsyncLLM
 
 from chatdelta import ChatRequest, GenerationRequest, InvalidRequest
 from vllm_engine.args import unknown_name
-from vllm_engine.bindings import Rendered, Runtime
+from vllm_engine.bindings import ChoiceParser, Rendered, Runtime
 from vllm_engine.errors import for_peer
-from vllm_engine.parsing import NativeParser, PlainText
+from vllm_engine.parsing import ChoiceContext, PlainText, harmony, orchestrated
 from vllm_engine.sampling import output_budget
 from vllm_engine.spec import EngineSpec
 
@@ -83,6 +87,7 @@ class Runtime026:
         self._model_config = llm.model_config
         self._spec = spec
         self._default_sampling = self._model_config.get_diff_sampling_param()
+        self._end_token_ids = _end_token_ids(llm)
         self._renderer = OnlineRenderer(
             self._model_config,
             llm.renderer,
@@ -104,11 +109,14 @@ class Runtime026:
         _, (prompt,) = _unless_error(await self._renderer.render_chat(chat))
         token_ids: list[int] = prompt["prompt_token_ids"]
         kwargs = chat.build_chat_params(None, "auto").chat_template_kwargs
-        parsers = tuple(self._parser(chat, kwargs, token_ids, request.request_id) for _ in range(chat.n or 1))
         requested = chat.max_completion_tokens if chat.max_completion_tokens is not None else chat.max_tokens
+        if is_mistral_tokenizer(self.tokenizer):
+            chat.skip_special_tokens = True  # or its emoji break; [TOOL_CALLS] and [THINK] are kept anyway
         sampling = chat.to_sampling_params(self._budget(token_ids, requested), self._default_sampling)
+        native = [self._native(chat, kwargs) for _ in range(chat.n or 1)]
+        parsers = tuple(self._parser(parser, chat, token_ids, sampling, request.request_id) for parser in native)
+        reasoning = native[0].reasoning_parser if native[0] is not None else None
         generate_kwargs: dict[str, Any] = {}
-        reasoning = parsers[0].reasoning_parser if isinstance(parsers[0], NativeParser) else None
         if not chat.include_reasoning or chat._grammar_from_tool_parser:
             generate_kwargs["reasoning_ended"] = True
         elif reasoning is not None:
@@ -133,14 +141,40 @@ class Runtime026:
         sampling.output_kind = RequestOutputKind.DELTA
         return Rendered(prompts[0], token_ids, sampling, tuple(PlainText() for _ in range(completion.n or 1)))
 
-    def _parser(
-        self, chat: ChatCompletionRequest, kwargs: dict[str, Any], prompt_token_ids: list[int], request_id: str
-    ) -> NativeParser | PlainText:
+    def _native(self, chat: ChatCompletionRequest, kwargs: dict[str, Any]) -> Any:
+        """A unified parser of vLLM, or None; it brings the reasoning and tool parser objects."""
         parser_cls = self._renderer.parser
         if parser_cls is None:
+            return None
+        return parser_cls(self.tokenizer, chat.tools, chat_template_kwargs=kwargs, model_config=self._model_config)
+
+    def _parser(
+        self, native: Any, chat: ChatCompletionRequest, token_ids: list[int], sampling: Any, request_id: str
+    ) -> ChoiceParser:
+        if native is None:
             return PlainText()
-        parser = parser_cls(self.tokenizer, chat.tools, chat_template_kwargs=kwargs, model_config=self._model_config)
-        return NativeParser(parser, chat, prompt_token_ids, request_id)
+        context = ChoiceContext(
+            request=chat,
+            request_id=request_id,
+            parser=native,
+            tool_parser_name=self._spec.tool_parser,
+            tokenizer=self.tokenizer,
+            prompt_token_ids=token_ids,
+            sampling_params=sampling,
+            end_token_ids=self._end_token_ids | set(chat.stop_token_ids or ()),
+            make_call_id=self._call_ids(chat),
+        )
+        return harmony(context) if isinstance(native, HarmonyParser) else orchestrated(context)
+
+    def _call_ids(self, chat: ChatCompletionRequest) -> Callable[[str, int], str]:
+        """The family's rule for ids: Mistral's nine characters, Kimi's running number, else random."""
+        if is_mistral_tokenizer(self.tokenizer):
+            from vllm.tool_parsers.mistral_tool_parser import MistralToolCall
+
+            return lambda name, index: str(MistralToolCall.generate_random_id())
+        id_type = get_tool_call_id_type(self._model_config)
+        before = count_history_tool_calls(chat) if id_type == "kimi_k2" else 0
+        return lambda name, index: str(make_tool_call_id(id_type=id_type, func_name=name, idx=before + index))
 
     def _budget(self, token_ids: list[int], requested: int | None) -> int:
         override = None
@@ -154,6 +188,13 @@ class Runtime026:
             default=self._default_sampling.get("max_tokens"),
             override=override,
         )
+
+
+def _end_token_ids(llm: Any) -> frozenset[int]:
+    """The tokens a model of this engine ends its answer with."""
+    more = llm.model_config.try_get_generation_config().get("eos_token_id")
+    ids = [llm.renderer.get_eos_token_id(), *(more if isinstance(more, list) else [more])]
+    return frozenset(token_id for token_id in ids if token_id is not None)
 
 
 def _streaming(request: ChatRequest) -> dict[str, Any]:

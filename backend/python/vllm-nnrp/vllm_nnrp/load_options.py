@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """LocalAI's ModelOptions, or the command line's --model and --option, as an EngineSpec and what goes with it.
 
-Pure, but for one question to the file system: whether ModelFile exists. vLLM's own fields and parser names are checked
-later by the engine, which knows them.
+Pure, but for two questions to the file system: whether ModelFile exists, and what a model's folder says it is. vLLM's
+own fields and parser names are checked later by the engine, which knows them.
 
 Fields not named here (Seed, Threads, NBatch, rope, mmap, …) are for other engines and are ignored without a word: core
 always sends them. ContextSize is ignored on purpose: core always sends a number, and a vLLM model knows its own length.
@@ -21,6 +21,7 @@ from localai_proto import backend_pb2 as pb
 from vllm_engine import EngineSpec
 from vllm_nnrp.addresses import Address, AddressError, parse_nnrp_url
 from vllm_nnrp.json_text import parse_json_object
+from vllm_nnrp.parser_defaults import ParserChoice, choose_parsers, model_references
 from vllm_nnrp.wire_floats import float32
 
 # ModelOptions field → EngineArgs field. Zero and empty mean "not set" for every one of them.
@@ -56,11 +57,13 @@ class ModelPlan:
     identity: str
     nnrp: Address | None = None
     warnings: tuple[str, ...] = ()
+    tool_parser: ParserChoice | None = None
+    reasoning_parser: ParserChoice | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedOptions:
-    """The repeated `Options`, sorted out."""
+    """The repeated `Options`, sorted out. A parser is None where no option speaks of it."""
 
     tool_parser: str | None
     reasoning_parser: str | None
@@ -121,8 +124,8 @@ def parse_options(options: Sequence[str]) -> ParsedOptions:
         elif option:
             warnings.append(f"option {key!r} is unknown and ignored")
     return ParsedOptions(
-        tool_parser=explicit.get("tool_parser") or values.get("tool_parser") or None,
-        reasoning_parser=explicit.get("reasoning_parser") or values.get("reasoning_parser") or None,
+        tool_parser=explicit.get("tool_parser", values.get("tool_parser")),
+        reasoning_parser=explicit.get("reasoning_parser", values.get("reasoning_parser")),
         served_model_name=values.get("served_model_name") or None,
         nnrp=_nnrp(values.get("nnrp")),
         flags=tuple(flags),
@@ -168,13 +171,16 @@ def _plan(
     warnings: list[str],
 ) -> ModelPlan:
     served = parsed.served_model_name or identity
+    tool, reasoning = choose_parsers(
+        parsed.tool_parser, parsed.reasoning_parser, model_references(model, identity) if model else ()
+    )
     spec = EngineSpec(
         model=model,
         served_names=(served,) if served else (),
-        tool_parser=parsed.tool_parser,
-        reasoning_parser=parsed.reasoning_parser,
+        tool_parser=tool.name,
+        reasoning_parser=reasoning.name,
         engine_args=MappingProxyType(typed),
         flags=parsed.flags,
         engine_args_json=MappingProxyType(engine_args_json),
     )
-    return ModelPlan(spec, identity, parsed.nnrp, (*parsed.warnings, *warnings))
+    return ModelPlan(spec, identity, parsed.nnrp, (*parsed.warnings, *warnings), tool, reasoning)

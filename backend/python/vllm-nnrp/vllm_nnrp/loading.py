@@ -8,7 +8,7 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
-from chatdelta import BackendError, Engine
+from chatdelta import BackendError, Engine, InvalidRequest
 from chatserving import EngineHost
 from vllm_engine import EngineSpec, refuse_unservable
 from vllm_nnrp.load_options import ModelPlan
@@ -58,10 +58,25 @@ class Loader:
             log.warning("%s", warning)
         refuse_unservable(plan.spec)
         await self._before(plan)
-        await self._host.load(plan.spec.key(), lambda: self._open_engine(plan.spec))
+        await self._host.load(plan.spec.key(), lambda: self._open(plan))
         self.identity = plan.identity
         log.info("model loaded: %s", plan.identity)
         await self._after(plan)
+
+    async def _open(self, plan: ModelPlan) -> Engine:
+        """Say which parsers were chosen and why; a default that cannot be had names its way out."""
+        for kind, choice in (("tool_parser", plan.tool_parser), ("reasoning_parser", plan.reasoning_parser)):
+            if choice is not None:
+                log.info("%s: %s", kind, choice)
+        try:
+            return await self._open_engine(plan.spec)
+        except InvalidRequest as exc:
+            kind = (exc.param or "").replace(" ", "_")
+            choice = {"tool_parser": plan.tool_parser, "reasoning_parser": plan.reasoning_parser}.get(kind)
+            if choice is None or not choice.is_default:
+                raise
+            message = f"{exc} ({choice.source}; the option {kind}:none does without)"
+            raise InvalidRequest(message, code=exc.info().code, param=exc.param) from exc
 
     async def _free(self) -> None:
         await self._host.free()

@@ -24,7 +24,7 @@ proto3 scalars have no presence, so the meaning of each zero is decided here, on
 | Tools, ToolChoice                 | tools, tool_choice            | absent (decode_tools)                          |
 | Metadata                          | chat_template_kwargs, effort  | absent (decode_messages)                       |
 | CorrelationId                     | the origin's peer_request_id  | none; it is never the engine's request id      |
-| Images, Videos, Audios            | refused                       | –                                              |
+| Images, Videos, Audios            | parts of the last user message| none (decode_media)                            |
 
 Repeat, TypicalP, TailFreeSamplingZ, Mirostat*, NKeep, Batch, Threads, NDraft, PromptCache*, Rope*, NegativePrompt*,
 F16KV, MLock, MMap, MainGPU, TensorSplit, Debug*, PenalizeNL, Embeddings: other engines' fields, ignored without a word.
@@ -35,8 +35,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from chatdelta import ChatRequest, GenerationRequest, InvalidRequest, Origin, PromptRequest, UnsupportedOperation
+from chatdelta import ChatRequest, GenerationRequest, InvalidRequest, Origin, PromptRequest
 from localai_proto import backend_pb2 as pb
+from vllm_nnrp.grpc_door.decode_media import add_media, refuse_media
 from vllm_nnrp.grpc_door.decode_messages import decode_messages, decode_metadata
 from vllm_nnrp.grpc_door.decode_tools import decode_tools
 from vllm_nnrp.json_text import parse_json_object
@@ -45,11 +46,14 @@ from vllm_nnrp.wire_floats import float32
 MAX_PEER_ID = 128
 
 
-def decode_predict(options: pb.PredictOptions, *, request_id: str, model: str, tool_parser: bool) -> GenerationRequest:
-    """The request of an RPC. `tool_parser`: whether the engine has one. Raises InvalidRequest, UnsupportedOperation."""
-    for field in ("Images", "Videos", "Audios"):
-        if getattr(options, field):
-            raise UnsupportedOperation(f"{field}: media input is not supported yet", param=field)
+def decode_predict(
+    options: pb.PredictOptions, *, request_id: str, model: str, tool_parser: bool, multimodal: bool = False
+) -> GenerationRequest:
+    """The request of an RPC. `tool_parser`, `multimodal`: what the engine has.
+
+    Raises InvalidRequest, UnsupportedOperation.
+    """
+    refuse_media(options, multimodal=multimodal)
     origin = Origin(door="grpc", transport="grpc", peer_request_id=_peer_id(options.CorrelationId))
     body: dict[str, Any] = {"model": model, **_sampling(options)}
     logprobs = max(options.Logprobs, options.TopLogprobs)
@@ -61,6 +65,7 @@ def decode_predict(options: pb.PredictOptions, *, request_id: str, model: str, t
             body["structured_outputs"] = decode_grammar(options.Grammar)
         return PromptRequest(request_id, body, origin)
     body["messages"] = decode_messages(options.Messages)
+    add_media(body["messages"], options)
     body.update(decode_metadata(options.Metadata))
     tools = decode_tools(options.Tools, options.ToolChoice)
     body.update(tools)

@@ -7,27 +7,10 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from chatdelta import InvalidRequest
+from chatdelta import RESERVED_TEMPLATE_KWARGS, InvalidRequest
 from localai_proto import backend_pb2 as pb
 from vllm_nnrp.json_text import parse_json, parse_json_object
 
-# The arguments of apply_chat_template itself; a client's metadata reaches the kwargs unfiltered.
-RESERVED_TEMPLATE_KWARGS = frozenset(
-    {
-        "add_generation_prompt",
-        "chat_template",
-        "continue_final_message",
-        "conversation",
-        "documents",
-        "messages",
-        "return_assistant_tokens_mask",
-        "return_dict",
-        "return_tensors",
-        "tokenize",
-        "tokenizer",
-        "tools",
-    }
-)
 REASONING_EFFORTS = frozenset({"none", "minimal", "low", "medium", "high", "xhigh", "max"})
 
 
@@ -84,7 +67,10 @@ def _arguments(arguments: Any) -> str:
 
 
 def decode_metadata(metadata: Mapping[str, str]) -> dict[str, Any]:
-    """`chat_template_kwargs` and `reasoning_effort`; an explicit key wins over the blob. Other keys are ignored."""
+    """`chat_template_kwargs` and `reasoning_effort`; an explicit key wins over the blob. Other keys are ignored.
+
+    Reserved kwargs are dropped: core merges a client's metadata in unfiltered, so nobody there could mend a refusal.
+    """
     kwargs: dict[str, Any] = {}
     if blob := metadata.get("chat_template_kwargs"):
         given = parse_json_object(blob, "Metadata.chat_template_kwargs")
@@ -96,6 +82,8 @@ def decode_metadata(metadata: Mapping[str, str]) -> dict[str, Any]:
         if effort in REASONING_EFFORTS:
             body["reasoning_effort"] = effort
         kwargs["reasoning_effort"] = effort
+        if effort == "none" and not metadata.get("enable_thinking"):
+            kwargs["enable_thinking"] = False  # vLLM derives it as well, but only where the blob does not name it
     if kwargs:
         body["chat_template_kwargs"] = kwargs
     return body

@@ -109,7 +109,11 @@ class TextServicer(backend_pb2_grpc.BackendServicer):
         info = self._host.engine().info
         check_identity(request.ModelIdentity, self._loader.identity)
         return decode_predict(
-            request, request_id=rid, model=info.model_names[0], tool_parser=info.tool_parser is not None
+            request,
+            request_id=rid,
+            model=info.model_names[0],
+            tool_parser=info.tool_parser is not None,
+            multimodal=info.multimodal,
         )
 
     def _tools_active(self, decoded: GenerationRequest) -> bool:

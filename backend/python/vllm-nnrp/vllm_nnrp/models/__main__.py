@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: MIT
-"""`python -m vllm_nnrp.models demo|memorised`: build a model if need be and print its folder."""
+"""`python -m vllm_nnrp.models demo|memorised|vision`: build a model if need be and print its folder."""
 
 from __future__ import annotations
 
 import argparse
 
-from vllm_nnrp.models import build_demo_model, build_memorised_model
+from vllm_nnrp.models import build_demo_model, build_memorised_model, build_vision_model
 
-BUILDERS = {"demo": build_demo_model, "memorised": build_memorised_model}
+BUILDERS = {"demo": build_demo_model, "memorised": build_memorised_model, "vision": build_vision_model}
 
 
 def main() -> None:

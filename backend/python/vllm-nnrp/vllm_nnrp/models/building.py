@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What both builders do around torch and transformers: quietly, on one thread, and for older versions, too."""
+"""What the builders do around torch and transformers: quietly, on one thread, and for older versions, too."""
 
 from __future__ import annotations
 
@@ -47,11 +47,12 @@ def save(folder: Path, model: Any, tokenizer: Any) -> None:
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     # transformers 5 keeps theta inside `rope_parameters` only, where 4 does not look: it would take its default.
-    _edit(folder / "config.json", rope_theta=model.config.rope_parameters["rope_theta"])
+    edit_json(folder / "config.json", rope_theta=model.config.rope_parameters["rope_theta"])
     # 5 writes its new name of this class; both versions know the old one.
-    _edit(folder / "tokenizer_config.json", tokenizer_class="PreTrainedTokenizerFast")
+    edit_json(folder / "tokenizer_config.json", tokenizer_class="PreTrainedTokenizerFast")
 
 
-def _edit(path: Path, **values: Any) -> None:
+def edit_json(path: Path, **values: Any) -> None:
+    """Set fields of the JSON object in a file."""
     content = json.loads(path.read_text(encoding="utf-8")) | values
     path.write_text(json.dumps(content, indent=2, ensure_ascii=False, sort_keys=True) + "\n", encoding="utf-8")

@@ -1,0 +1,8 @@
+# SPDX-License-Identifier: MIT
+"""Tool calls out of the content part of an answer: vLLM's own tool parsers, and the bare JSON of forced calls."""
+
+from vllm_engine.calls.bare_json import NamedArguments, RequiredCalls
+from vllm_engine.calls.native import CumulativeCalls, EngineCalls, WholeTextCalls
+from vllm_engine.calls.sink import CallReader, Sink
+
+__all__ = ["CallReader", "CumulativeCalls", "EngineCalls", "NamedArguments", "RequiredCalls", "Sink", "WholeTextCalls"]

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: MIT
+"""One choice from tokens to meaning: the reasoning until it ends, then calls out of the content only.
+
+Nothing is said twice and nothing is lost: what a parser still holds at the end comes out, and where one raises, the
+answer goes on as plain text from the first character that had not been said.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Collection, Iterator
+
+from chatdelta import EngineDelta
+from vllm_engine.alignment import Aligner
+from vllm_engine.calls import CallReader, Sink
+from vllm_engine.calls.sink import NOTHING
+from vllm_engine.reasoning import NativeReasoning, Part
+
+log = logging.getLogger(__name__)
+
+
+@dataclasses.dataclass(slots=True)
+class Parts:
+    """What an orchestrator drives. `calls` is None where no tool may be called."""
+
+    sink: Sink
+    reasoning: NativeReasoning | None = None
+    calls: CallReader | None = None
+    aligner: Aligner | None = None
+
+
+class Orchestrator:
+    """The `ChoiceParser` of every family but harmony."""
+
+    def __init__(
+        self, parts: Parts, *, end_token_ids: Collection[int], request_id: str, include_reasoning: bool = True
+    ) -> None:
+        self._parts = parts
+        self._end_token_ids = end_token_ids
+        self._request_id = request_id
+        self._include_reasoning = include_reasoning
+        self._reasoning_text = ""
+        self._unsaid = ""  # raw text whose meaning has not come out yet
+        self._failed = False
+
+    @property
+    def in_reasoning(self) -> bool:
+        reasoning = self._parts.reasoning
+        return reasoning is not None and not reasoning.ended and not self._failed
+
+    @property
+    def called_tools(self) -> bool:
+        return self._parts.sink.called
+
+    def feed(self, text: str, token_id: int | None, *, finished: bool) -> EngineDelta:
+        pieces: Iterator[tuple[str, int | None]] = iter(((text, token_id),))
+        if self._parts.aligner is not None:
+            pieces = self._parts.aligner.feed(text, token_id, finished=finished)
+        if self._failed:
+            return EngineDelta(content="".join(piece for piece, _ in pieces))
+        said = NOTHING
+        try:
+            for piece, piece_id in pieces:
+                self._unsaid += piece
+                self._step(piece, piece_id)
+                said = _joined(said, self._take())
+            if finished:
+                self._finish(cut=token_id not in self._end_token_ids)
+                said = _joined(said, self._take())
+        except Exception as exc:
+            # A parser is third-party code on model output: whatever it raises, the answer goes on as plain text.
+            log.exception("native parser failed", extra={"request_id": self._request_id})
+            rest = self._unsaid + "".join(piece for piece, _ in pieces)
+            self._failed = True
+            said = dataclasses.replace(said, content=said.content + rest, parser_failure=type(exc).__name__)
+        return said
+
+    def _step(self, text: str, token_id: int | None) -> None:
+        reasoning = self._parts.reasoning
+        if reasoning is None or reasoning.ended:
+            self._content(text, token_id)
+            return
+        part = reasoning.feed(text, token_id)
+        self._reasoning_text += part.reasoning
+        self._pass_on(part)
+
+    def _pass_on(self, part: Part) -> None:
+        if part.content or part.token_ids:
+            self._content(part.content, part.token_ids[-1] if part.token_ids else None)
+
+    def _content(self, text: str, token_id: int | None) -> None:
+        if self._parts.calls is None:
+            self._parts.sink.text(text)
+        else:
+            self._parts.calls.feed(text, token_id)
+
+    def _finish(self, *, cut: bool) -> None:
+        if self.in_reasoning and self._parts.reasoning is not None:
+            part = self._parts.reasoning.finish()
+            self._reasoning_text += part.reasoning
+            self._pass_on(part)
+        if self._parts.calls is not None:
+            self._parts.calls.finish(cut=cut)
+        self._parts.sink.finish()
+
+    def _take(self) -> EngineDelta:
+        """What has been found since the last time."""
+        found = self._parts.sink.take()
+        reasoning, self._reasoning_text = self._reasoning_text, ""
+        if found.tool_calls or reasoning:
+            self._unsaid = ""
+        elif found.content:
+            self._unsaid = self._unsaid.partition(found.content)[2]
+        if not reasoning or not self._include_reasoning:
+            return found
+        return EngineDelta(content=found.content, reasoning=reasoning, tool_calls=found.tool_calls)
+
+
+def _joined(first: EngineDelta, second: EngineDelta) -> EngineDelta:
+    if first is NOTHING:
+        return second
+    if second is NOTHING:
+        return first
+    return EngineDelta(
+        content=first.content + second.content,
+        reasoning=first.reasoning + second.reasoning,
+        tool_calls=first.tool_calls + second.tool_calls,
+    )
