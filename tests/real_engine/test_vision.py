@@ -248,10 +248,9 @@ async def test_a_request_cannot_set_what_the_images_are_scaled_to(vision: Vision
     await still_answers(vision)
 
 
-@pytest.mark.xfail(strict=True, reason="v0_26.py must render with skip_mm_cache=True: see the docstring")
 @pytest.mark.parametrize("before", ["counted", "refused"])
 async def test_an_image_that_was_counted_or_refused_before_is_still_answered(vision: Vision, before: str) -> None:
-    """vLLM's renderer notes each image as sent to the engine. One that never gets there fails every later request."""
+    """With its sender cache vLLM's renderer notes each image as sent: one that never gets there would fail later."""
     image = png(1, 1, 1) if before == "counted" else png(2, 2, 2)
     if before == "counted":
         await vision.backend.stub.TokenizeString(options(encoded(image)))

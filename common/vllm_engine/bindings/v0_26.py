@@ -106,7 +106,9 @@ class Runtime026:
 
     async def _render_chat(self, request: ChatRequest) -> Rendered:
         chat = ChatCompletionRequest.model_validate(_streaming(request))
-        _, (prompt,) = _unless_error(await self._renderer.render_chat(chat))
+        # With the sender cache an image that is rendered but never generated from (a count, a refused request) is
+        # taken for known to the engine, and every later request with it fails.
+        _, (prompt,) = _unless_error(await self._renderer.render_chat(chat, skip_mm_cache=True))
         token_ids: list[int] = prompt["prompt_token_ids"]
         kwargs = chat.build_chat_params(None, "auto").chat_template_kwargs
         requested = chat.max_completion_tokens if chat.max_completion_tokens is not None else chat.max_tokens
