@@ -19,6 +19,7 @@ from pathlib import Path
 
 import msgspec
 
+from chatdelta import InvalidRequest
 from vllm_nnrp.json_text import parse_json_object
 
 DATA = "parser_defaults.json"
@@ -126,7 +127,7 @@ def _name_in_config(path: Path) -> str:
     try:
         with path.open(encoding="utf-8") as file:
             name = parse_json_object(file.read(MAX_CONFIG_BYTES), path.name).get("_name_or_path")
-    except Exception:
+    except (OSError, ValueError, InvalidRequest):
         return ""  # the engine reads this file too, and says what is wrong with it
     return name if isinstance(name, str) else ""
 
