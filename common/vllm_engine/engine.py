@@ -151,7 +151,6 @@ class _Choice:
         self.names_tool = rendered.names_tool
         self.prompt_tokens = len(rendered.prompt_token_ids)
         self.completion_tokens = 0
-        self.reasoning_tokens = 0
 
     def tokens(self, output: Any) -> Iterator[tuple[str, int | None]]:
         """(text, token id) one by one; an output without tokens (the last text of a stop string) is one piece."""
@@ -172,7 +171,6 @@ def _deltas(output: Any, choices: list[_Choice]) -> Iterator[EngineDelta]:
             delta = choice.parser.feed(text, token_id, finished=finished)
             if token_id is not None:
                 choice.completion_tokens += 1
-                choice.reasoning_tokens += choice.parser.in_reasoning
             reason = _finish_reason(choice_output.finish_reason, choice) if finished else None
             yield dataclasses.replace(
                 delta,
@@ -180,7 +178,7 @@ def _deltas(output: Any, choices: list[_Choice]) -> Iterator[EngineDelta]:
                 logprobs=logprobs[at : at + 1],
                 prompt_tokens=choice.prompt_tokens,
                 completion_tokens=choice.completion_tokens,
-                reasoning_tokens=choice.reasoning_tokens,
+                reasoning_tokens=choice.parser.reasoning_tokens,
                 cached_tokens=output.num_cached_tokens,
                 finish_reason=reason,
                 stop_reason=choice_output.stop_reason if finished else None,

@@ -41,10 +41,7 @@ class Harmony:
         self._reasoning: list[str] = []
         self._say: Callable[[str], None] = sink.text  # where text without a token belongs
         self._failed = False
-
-    @property
-    def in_reasoning(self) -> bool:
-        return self._say == self._reasoning.append and not self._failed
+        self.reasoning_tokens = 0
 
     @property
     def called_tools(self) -> bool:
@@ -84,6 +81,7 @@ class Harmony:
         if message is None:
             return
         if message.reasoning:
+            self.reasoning_tokens += 1
             self._reasoning.append(message.reasoning)
             self._say = self._reasoning.append
         elif message.content:

@@ -43,11 +43,7 @@ class Orchestrator:
         self._reasoning_text = ""
         self._unsaid = ""  # raw text whose meaning has not come out yet
         self._failed = False
-
-    @property
-    def in_reasoning(self) -> bool:
-        reasoning = self._parts.reasoning
-        return reasoning is not None and not reasoning.ended and not self._failed
+        self.reasoning_tokens = 0
 
     @property
     def called_tools(self) -> bool:
@@ -82,6 +78,8 @@ class Orchestrator:
             self._content(text, token_id)
             return
         part = reasoning.feed(text, token_id)
+        if token_id is not None and not reasoning.ended:
+            self.reasoning_tokens += 1
         self._reasoning_text += part.reasoning
         self._pass_on(part)
 
@@ -96,8 +94,9 @@ class Orchestrator:
             self._parts.calls.feed(text, token_id)
 
     def _finish(self, *, cut: bool) -> None:
-        if self.in_reasoning and self._parts.reasoning is not None:
-            part = self._parts.reasoning.finish()
+        reasoning = self._parts.reasoning
+        if reasoning is not None and not reasoning.ended:
+            part = reasoning.finish()
             self._reasoning_text += part.reasoning
             self._pass_on(part)
         if self._parts.calls is not None:

@@ -29,7 +29,7 @@ STREAMS_WRONGLY = frozenset({"hunyuan_a13b", "internlm", "jamba", "phi4_mini_jso
 class PlainText:
     """No parser: every text is content."""
 
-    in_reasoning = False
+    reasoning_tokens = 0
     called_tools = False
 
     def feed(self, text: str, token_id: int | None, *, finished: bool) -> EngineDelta:

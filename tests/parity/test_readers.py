@@ -13,6 +13,7 @@ from chatdelta import EngineDelta, ToolCallFragment
 from vllm_engine.alignment import Aligner
 from vllm_engine.calls import NamedArguments, RequiredCalls, Sink
 from vllm_engine.orchestrator import Orchestrator, Parts
+from vllm_engine.reasoning import Part
 
 NAMES = {"f", "g"}
 END = 0
@@ -160,3 +161,31 @@ def test_after_a_failure_plain_text_goes_on_from_the_exact_point(
         assert content.replace("held ", "") == "one bang more last"
     assert [delta.parser_failure for delta in deltas if delta.parser_failure] in (["KeyError"], ["ValueError"])
     assert [getattr(record, "request_id", None) for record in caplog.records] == ["r-1"]
+
+
+class UntilTag:
+    """Reasoning up to the text `</t>`."""
+
+    ended = False
+
+    def feed(self, text: str, token_id: int | None) -> Part:
+        self.ended = text == "</t>"
+        return Part() if self.ended else Part(reasoning=text)
+
+    def finish(self) -> Part:
+        return Part()
+
+
+@pytest.mark.parametrize("holds_back", [False, True], ids=["text with its token", "text later than its token"])
+def test_reasoning_tokens_are_those_before_the_tag(*, holds_back: bool) -> None:
+    texts = {1: "a ", 2: "b ", 3: "c", 4: "</t>", 5: "d ", END: ""}
+    aligner = Aligner(texts.__getitem__) if holds_back else None
+    parts = Parts(new_sink(), reasoning=UntilTag(), aligner=aligner)  # type: ignore[arg-type]  # a double
+    orchestrator = Orchestrator(parts, end_token_ids={END}, request_id="r-1")
+    given = [("", 1), ("", 2), ("a b c", 3), ("</t>", 4), ("d ", 5), ("", END)] if holds_back else None
+    counts, said = [], ""
+    for text, token in given or [(text, token) for token, text in texts.items()]:
+        said += orchestrator.feed(text, token, finished=token == END).reasoning
+        counts.append(orchestrator.reasoning_tokens)
+    assert said == "a b c"
+    assert counts[-1] == 3

@@ -248,8 +248,12 @@ def test_messages(message: dict[str, Any], expected: dict[str, Any]) -> None:
 METADATA: list[tuple[str, dict[str, str], dict[str, Any]]] = [
     ("nothing", {}, {}),
     ("unknown keys", {"mcp_servers": "x"}, {}),
-    ("thinking on", {"enable_thinking": "true"}, {"chat_template_kwargs": {"enable_thinking": True}}),
-    ("thinking off", {"enable_thinking": "false"}, {"chat_template_kwargs": {"enable_thinking": False}}),
+    ("thinking on", {"enable_thinking": "true"}, {"chat_template_kwargs": {"enable_thinking": True, "thinking": True}}),
+    (
+        "thinking off",
+        {"enable_thinking": "false"},
+        {"chat_template_kwargs": {"enable_thinking": False, "thinking": False}},
+    ),
     (
         "an effort of OpenAI's",
         {"reasoning_effort": "low"},
@@ -259,14 +263,14 @@ METADATA: list[tuple[str, dict[str, str], dict[str, Any]]] = [
     (
         "an explicit key wins over the blob",
         {"enable_thinking": "false", "chat_template_kwargs": '{"enable_thinking":true,"x":1}'},
-        {"chat_template_kwargs": {"enable_thinking": False, "x": 1}},
+        {"chat_template_kwargs": {"enable_thinking": False, "thinking": False, "x": 1}},
     ),
     (
         "no effort means no thinking, also for the parser",
         {"reasoning_effort": "none"},
         {
             "reasoning_effort": "none",
-            "chat_template_kwargs": {"reasoning_effort": "none", "enable_thinking": False},
+            "chat_template_kwargs": {"reasoning_effort": "none", "enable_thinking": False, "thinking": False},
         },
     ),
     (
@@ -274,7 +278,7 @@ METADATA: list[tuple[str, dict[str, str], dict[str, Any]]] = [
         {"reasoning_effort": "none", "chat_template_kwargs": '{"enable_thinking":true}'},
         {
             "reasoning_effort": "none",
-            "chat_template_kwargs": {"reasoning_effort": "none", "enable_thinking": False},
+            "chat_template_kwargs": {"reasoning_effort": "none", "enable_thinking": False, "thinking": False},
         },
     ),
     (
@@ -282,7 +286,7 @@ METADATA: list[tuple[str, dict[str, str], dict[str, Any]]] = [
         {"reasoning_effort": "none", "enable_thinking": "true"},
         {
             "reasoning_effort": "none",
-            "chat_template_kwargs": {"reasoning_effort": "none", "enable_thinking": True},
+            "chat_template_kwargs": {"reasoning_effort": "none", "enable_thinking": True, "thinking": True},
         },
     ),
     ("reserved keys", {"chat_template_kwargs": json.dumps(dict.fromkeys(RESERVED_TEMPLATE_KWARGS, 1))}, {}),

@@ -32,7 +32,9 @@ class ChoiceParser(Protocol):
         """
 
     @property
-    def in_reasoning(self) -> bool: ...
+    def reasoning_tokens(self) -> int:
+        """Tokens of the reasoning so far, without the tag that ends it. Counted when a token's text is known."""
+
     @property
     def called_tools(self) -> bool: ...
 
