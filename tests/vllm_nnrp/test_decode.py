@@ -248,12 +248,8 @@ def test_messages(message: dict[str, Any], expected: dict[str, Any]) -> None:
 METADATA: list[tuple[str, dict[str, str], dict[str, Any]]] = [
     ("nothing", {}, {}),
     ("unknown keys", {"mcp_servers": "x"}, {}),
-    ("thinking on", {"enable_thinking": "true"}, {"chat_template_kwargs": {"enable_thinking": True, "thinking": True}}),
-    (
-        "thinking off",
-        {"enable_thinking": "false"},
-        {"chat_template_kwargs": {"enable_thinking": False, "thinking": False}},
-    ),
+    ("thinking on", {"enable_thinking": "true"}, {"chat_template_kwargs": {"enable_thinking": True}}),
+    ("thinking off", {"enable_thinking": "false"}, {"chat_template_kwargs": {"enable_thinking": False}}),
     (
         "an effort of OpenAI's",
         {"reasoning_effort": "low"},
@@ -263,14 +259,14 @@ METADATA: list[tuple[str, dict[str, str], dict[str, Any]]] = [
     (
         "an explicit key wins over the blob",
         {"enable_thinking": "false", "chat_template_kwargs": '{"enable_thinking":true,"x":1}'},
-        {"chat_template_kwargs": {"enable_thinking": False, "thinking": False, "x": 1}},
+        {"chat_template_kwargs": {"enable_thinking": False, "x": 1}},
     ),
     (
         "no effort means no thinking, also for the parser",
         {"reasoning_effort": "none"},
         {
             "reasoning_effort": "none",
-            "chat_template_kwargs": {"reasoning_effort": "none", "enable_thinking": False, "thinking": False},
+            "chat_template_kwargs": {"reasoning_effort": "none", "enable_thinking": False},
         },
     ),
     (
@@ -278,7 +274,7 @@ METADATA: list[tuple[str, dict[str, str], dict[str, Any]]] = [
         {"reasoning_effort": "none", "chat_template_kwargs": '{"enable_thinking":true}'},
         {
             "reasoning_effort": "none",
-            "chat_template_kwargs": {"reasoning_effort": "none", "enable_thinking": False, "thinking": False},
+            "chat_template_kwargs": {"reasoning_effort": "none", "enable_thinking": False},
         },
     ),
     (
@@ -286,7 +282,7 @@ METADATA: list[tuple[str, dict[str, str], dict[str, Any]]] = [
         {"reasoning_effort": "none", "enable_thinking": "true"},
         {
             "reasoning_effort": "none",
-            "chat_template_kwargs": {"reasoning_effort": "none", "enable_thinking": True, "thinking": True},
+            "chat_template_kwargs": {"reasoning_effort": "none", "enable_thinking": True},
         },
     ),
     ("reserved keys", {"chat_template_kwargs": json.dumps(dict.fromkeys(RESERVED_TEMPLATE_KWARGS, 1))}, {}),

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from vllm.entrypoints.chat_utils import get_tool_call_id_type, make_tool_call_id
@@ -32,6 +32,7 @@ from vllm_engine.errors import for_peer
 from vllm_engine.parsing import ChoiceContext, PlainText, harmony, orchestrated
 from vllm_engine.sampling import output_budget
 from vllm_engine.spec import EngineSpec
+from vllm_engine.thinking import under_both_names
 
 log = logging.getLogger(__name__)
 GENERATE_PARAMETERS = ("trace_headers", "priority", "reasoning_ended", "reasoning_parser_kwargs")
@@ -200,8 +201,10 @@ def _end_token_ids(llm: Any) -> frozenset[int]:
 
 
 def _streaming(request: ChatRequest) -> dict[str, Any]:
-    """The body with deltas switched on, whatever its client wanted, and the cache salt of the policy."""
+    """The body with deltas switched on, whatever its client wanted, the cache salt, and the thinking switch."""
     body = {**request.body, "stream": True}
+    if isinstance(kwargs := body.get("chat_template_kwargs"), Mapping):
+        body["chat_template_kwargs"] = under_both_names(kwargs)
     if request.policy.cache_salt is not None:
         body["cache_salt"] = request.policy.cache_salt
     return body

@@ -76,25 +76,17 @@ def decode_metadata(metadata: Mapping[str, str]) -> dict[str, Any]:
         given = parse_json_object(blob, "Metadata.chat_template_kwargs")
         kwargs = {key: value for key, value in given.items() if key not in RESERVED_TEMPLATE_KWARGS}
     if thinking := metadata.get("enable_thinking"):
-        _switch_thinking(kwargs, _boolean(thinking, "Metadata.enable_thinking"))
+        kwargs["enable_thinking"] = _boolean(thinking, "Metadata.enable_thinking")
     body: dict[str, Any] = {}
     if effort := metadata.get("reasoning_effort"):
         if effort in REASONING_EFFORTS:
             body["reasoning_effort"] = effort
         kwargs["reasoning_effort"] = effort
         if effort == "none" and not metadata.get("enable_thinking"):
-            _switch_thinking(kwargs, False)  # vLLM derives it as well, but only where the blob does not name it
+            kwargs["enable_thinking"] = False  # vLLM derives it as well, but only where the blob does not name it
     if kwargs:
         body["chat_template_kwargs"] = kwargs
     return body
-
-
-def _switch_thinking(kwargs: dict[str, Any], on: bool) -> None:
-    """One switch, two names: Qwen's and GLM's templates say `enable_thinking`, DeepSeek's and Kimi's `thinking`.
-
-    The parsers take either; a name the template does not know is dropped by vLLM.
-    """
-    kwargs["enable_thinking"] = kwargs["thinking"] = on
 
 
 def _boolean(text: str, field: str) -> bool:
