@@ -71,7 +71,7 @@ class ToolCallTracker:
         events: list[StreamEvent] = []
         if not call.pieces and reason is not FinishReason.LENGTH:
             events.append(self._delta(call, "{}"))  # a call without arguments still sends an object
-        if _is_json_object(call.arguments):
+        if is_json_object(call.arguments):
             events.append(
                 ToolCallCompleted(self._choice_index, call.index, call.item_id, call.call_id, call.name, call.arguments)
             )
@@ -88,7 +88,8 @@ class ToolCallTracker:
         return ToolCallDelta(self._choice_index, call.index, call.item_id, call.call_id, arguments)
 
 
-def _is_json_object(text: str) -> bool:
+def is_json_object(text: str) -> bool:
+    """Whether `text` is one whole JSON object."""
     try:
         return isinstance(json.loads(text), dict)
     except (ValueError, RecursionError):

@@ -53,9 +53,9 @@ def _invalid(exc: Exception) -> InvalidRequest:
         cause = first.get("ctx", {}).get("error")  # what a validator of vLLM's raised
         if isinstance(cause, ValueError) and (parameter := getattr(cause, "parameter", None)):
             return InvalidRequest(for_peer(str(cause.args[0])), code="invalid_body", param=parameter)
-        param = ".".join(str(part) for part in first["loc"]) or None
+        param, finding = most_telling(exc)
         where = f"{param}: " if param else ""
-        return InvalidRequest(for_peer(f"{where}{first['msg']}"), code="invalid_body", param=param)
+        return InvalidRequest(for_peer(f"{where}{finding}"), code="invalid_body", param=param)
     parameter = getattr(exc, "parameter", None)  # vllm.exceptions.VLLMValidationError
     message = str(exc.args[0]) if exc.args else str(exc)
     code = "context_length_exceeded" if parameter in CONTEXT_PARAMETERS else None

@@ -10,17 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from vllm_engine.alignment import fast_backend, token_decoder
+
 
 class TokenSplitter:
     """Cuts one choice's delta texts. The engine's text is never changed: the pieces always join to it."""
 
     def __init__(self, tokenizer: Any, *, skip_special_tokens: bool) -> None:
-        self._decoder: Any = None
-        self._backend = getattr(tokenizer, "backend_tokenizer", None) or getattr(tokenizer, "_tokenizer", None)
-        if self._backend is not None:
-            from tokenizers.decoders import DecodeStream
-
-            self._decoder = DecodeStream(skip_special_tokens=skip_special_tokens)
+        # A tokenizer without a fast backend: the whole text goes with the last token, and the parsers' Aligner cuts it.
+        has_fast_backend = fast_backend(tokenizer) is not None
+        self._decode = token_decoder(tokenizer, skip_special_tokens=skip_special_tokens) if has_fast_backend else None
         self._decoded = 0  # characters our decoder has given so far
         self._emitted = 0  # characters the engine has given so far; it may hold some back for stop strings
 
@@ -29,7 +28,8 @@ class TokenSplitter:
         start = 0
         last = len(token_ids) - 1
         for position, token_id in enumerate(token_ids):
-            self._decoded += self._length(token_id)
+            if self._decode is not None:
+                self._decoded += len(self._decode(token_id))
             if position == last:
                 end = len(text)
             else:
@@ -37,9 +37,3 @@ class TokenSplitter:
             yield text[start:end], token_id
             start = end
         self._emitted += len(text)
-
-    def _length(self, token_id: int) -> int:
-        """How many characters this token completes."""
-        if self._decoder is None:
-            return 0  # a tokenizer without a fast backend: the whole text goes with the last token
-        return len(self._decoder.step(self._backend, token_id) or "")

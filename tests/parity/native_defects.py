@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Entries that vLLM 0.26's own parsers read otherwise than they mean, also as a whole text; written down by hand.
+"""Entries that vLLM 0.26's own parsers read otherwise than they mean, streamed or whole; written down by hand.
 
 `make parity` fails for a miss that is not here, and for an entry here that is missed no more.
 """

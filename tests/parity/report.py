@@ -19,7 +19,7 @@ What counts as a miss: other text (white space around it is ignored), other call
 token limit or a stop string cut but that looks whole, another finish reason, markup in the content.
 
 {entries} entries of {families} families. This backend missed {ours}, and {native} more because the family's native
-parser, the only reader of markup here, reads them otherwise even as a whole text:
+parser, the only reader of markup here, reads them otherwise, as a stream or as a whole text:
 
 | family and case | what the native parser does |
 |---|---|

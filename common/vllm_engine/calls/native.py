@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from chatdelta.toolcalls import is_json_object
 from vllm_engine.calls.sink import Sink
 
 
@@ -40,17 +40,10 @@ class Fragments:
     def close(self, *, cut: bool) -> None:
         if not self.arguments:
             return
-        if _is_whole(self.arguments[-1]) or not (cut or self.arguments[-1]):
+        if is_json_object(self.arguments[-1]) or not (cut or self.arguments[-1]):
             self._sink.end()
         else:
             self._sink.cut()
-
-
-def _is_whole(arguments: str) -> bool:
-    try:
-        return isinstance(json.loads(arguments), dict)
-    except (ValueError, RecursionError):
-        return False
 
 
 FREE = 2048  # characters of arguments up to which every token is passed on at once

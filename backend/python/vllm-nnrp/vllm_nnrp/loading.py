@@ -35,23 +35,12 @@ class Loader:
         self._tasks: set[asyncio.Task[None]] = set()
         self.identity = ""  # of the loaded model
 
-    @property
-    def busy(self) -> bool:
-        """Whether a load or a take-down is under way."""
-        return bool(self._tasks)
-
     async def load(self, plan: ModelPlan) -> None:
         """Load what `plan` says. Raises whatever made it fail; nothing runs then."""
         await self._owned(self._load(plan))
 
     async def free(self) -> None:
         await self._owned(self._free())
-
-    async def settle(self, timeout_s: float) -> bool:
-        """Wait for what is under way; whether all of it ended in time."""
-        if self._tasks:
-            await asyncio.wait(tuple(self._tasks), timeout=timeout_s)
-        return not self.busy
 
     async def _load(self, plan: ModelPlan) -> None:
         for warning in plan.warnings:
