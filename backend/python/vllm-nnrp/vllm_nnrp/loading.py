@@ -35,6 +35,11 @@ class Loader:
         self._tasks: set[asyncio.Task[None]] = set()
         self.identity = ""  # of the loaded model
 
+    @property
+    def busy(self) -> bool:
+        """Whether a load or a take-down is under way."""
+        return bool(self._tasks)
+
     async def load(self, plan: ModelPlan) -> None:
         """Load what `plan` says. Raises whatever made it fail; nothing runs then."""
         await self._owned(self._load(plan))
