@@ -3,23 +3,40 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from msgspec import UNSET
 
 from chatdelta import (
+    BackendError,
     ChatRequest,
+    Completed,
+    EngineDead,
+    EngineInfo,
+    ModelNotLoaded,
     Origin,
     RequestPolicy,
+    ResponseHead,
     StreamEvent,
+    Terminal,
+    Timings,
     TraceContext,
     UnsupportedModel,
     Usage,
     UsageReport,
 )
-from chatserving import Answer, EngineHost, PeerGone, RequestRunner
-from nnrp_openai.encoding import encode_event
+from chatserving import EngineHost, PeerGone, RequestRunner, response_head
+from nnrp_openai.capabilities import capability_document
+from nnrp_openai.chunks import openai_chunk
+from nnrp_openai.encoding import encode_diagnostics, encode_event
 from nnrp_openai.envelope import Submit, shown
 from nnrp_openai.media import refuse_media
+from nnrp_openai.profile import CHAT_COMPLETIONS, Stage
+from nnrp_openai.progress import Progress
+from nnrp_openai.terms import Terms
 from nnrp_wire.carrier import Operation, OperationEnded
 
 
@@ -27,33 +44,64 @@ def unique_request_id() -> str:
     return uuid.uuid4().hex
 
 
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What ends an operation that nobody ended from outside."""
+
+    terminal: Terminal
+    timings: Timings | None = None
+
+
 class ChatAdapter:
     """Runs chat completions on the host's engine. Holds no request's state."""
 
     def __init__(
-        self, host: EngineHost, runner: RequestRunner, *, new_request_id: Callable[[], str] = unique_request_id
+        self,
+        host: EngineHost,
+        runner: RequestRunner,
+        *,
+        new_request_id: Callable[[], str] = unique_request_id,
+        unix_time: Callable[[], float] = time.time,
     ) -> None:
         self._host = host
         self._runner = runner
         self._new_request_id = new_request_id
+        self._unix_time = unix_time
 
-    async def run(self, submit: Submit, operation: Operation) -> Answer:
+    async def run(
+        self, submit: Submit, operation: Operation, terms: Terms, progress: Progress, *, timeout_s: float | None = None
+    ) -> Reply:
         """Serve one submit: stream its events if it wants a stream, return how it ended.
 
         Raises UnsupportedModel, UnsupportedOperation, ModelNotLoaded or EngineDead before anything runs; PeerGone once
         the operation was ended from outside. The trace that counts is the one the operation has now.
         """
         self._require_servable(submit)
-        many_choices = submit.choices > 1
+        request, created = self._request(submit, operation, terms, timeout_s), int(self._unix_time())
+        head = response_head(request.request_id, created, submit.model)
+        stream = _Stream(submit, operation, head, terms, progress)
+        answer = await self._runner.run(
+            request,
+            stream.emit,
+            operation=submit.operation,
+            created=created,
+            late_trace=lambda: trace_context(operation),
+            arrived_s=terms.arrived_s,
+        )
+        if submit.diagnostics:
+            await _push(operation, encode_diagnostics(answer.observation))
+        return Reply(answer.terminal, answer.timings)
 
-        async def emit(events: Sequence[StreamEvent], _usage: Usage) -> None:
-            if not submit.stream:
-                return
-            for event in events:
-                if submit.include_usage or not isinstance(event, UsageReport):
-                    await _push(operation, encode_event(event, many_choices=many_choices))
+    @property
+    def info(self) -> EngineInfo | None:
+        """Of the loaded engine; None without one."""
+        try:
+            return self._host.engine().info
+        except (EngineDead, ModelNotLoaded):
+            return None
 
-        return await self._runner.run(self._request(submit, operation), emit, operation=submit.operation)
+    def capabilities(self) -> Reply:
+        return Reply(Completed(capability_document(self.info), Usage()))
 
     def _require_servable(self, submit: Submit) -> None:
         info = self._host.engine().info
@@ -62,27 +110,71 @@ class ChatAdapter:
         if not info.multimodal:
             refuse_media(submit.body)
 
-    def _request(self, submit: Submit, operation: Operation) -> ChatRequest:
-        session = operation.session
+    def refused(self, error: BackendError, operation: Operation) -> None:
+        """Record an operation whose submit was not run. Its own words are not trusted as labels."""
+        self._runner.refuse(
+            error, request_id=self._new_request_id(), operation=CHAT_COMPLETIONS, origin=_origin(operation)
+        )
+
+    def _request(self, submit: Submit, operation: Operation, terms: Terms, timeout_s: float | None) -> ChatRequest:
         return ChatRequest(
             request_id=self._new_request_id(),
             body=submit.body,
-            origin=Origin(
-                door="nnrp",
-                transport=session.transport,
-                connection_id=session.connection_id,
-                session_id=session.session_id,
-                operation_id=operation.operation_id,
-                frame_id=operation.frame_id,
-                peer_request_id=submit.request_id,
-            ),
+            origin=_origin(operation, submit.request_id),
             policy=RequestPolicy(
-                timeout_s=submit.timeout_s,
+                priority=terms.priority,
+                timeout_s=timeout_s,
                 trace=trace_context(operation),
                 cache_salt=submit.cache_salt,
                 diagnostics=submit.diagnostics,
             ),
         )
+
+
+class _Stream:
+    """Pushes one request's events, as far as its client wants them."""
+
+    def __init__(
+        self, submit: Submit, operation: Operation, head: ResponseHead, terms: Terms, progress: Progress
+    ) -> None:
+        self._submit = submit
+        self._operation = operation
+        self._head = head
+        self._terms = terms
+        self._progress = progress
+
+    async def emit(self, events: Sequence[StreamEvent], usage: Usage) -> None:
+        submit = self._submit
+        self._terms.spend(usage.completion_tokens)
+        self._progress.reach(Stage.PRODUCING_PARTIAL)
+        if not submit.stream:
+            return
+        for event in events:
+            if submit.include_usage or not isinstance(event, UsageReport):
+                await self._push(event)
+        if submit.continuous_usage and not isinstance(events[-1], UsageReport):
+            await self._push(UsageReport(usage))
+
+    async def _push(self, event: StreamEvent) -> None:
+        chunk = openai_chunk(event, self._head) if self._submit.openai_chunk else None
+        many_choices = self._submit.choices > 1
+        self._progress.sent()
+        await _push(
+            self._operation, encode_event(event, many_choices=many_choices, chunk=UNSET if chunk is None else chunk)
+        )
+
+
+def _origin(operation: Operation, peer_request_id: str = "") -> Origin:
+    session = operation.session
+    return Origin(
+        door="nnrp",
+        transport=session.transport,
+        connection_id=session.connection_id,
+        session_id=session.session_id,
+        operation_id=operation.operation_id,
+        frame_id=operation.frame_id,
+        peer_request_id=peer_request_id,
+    )
 
 
 def trace_context(operation: Operation) -> TraceContext | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, assert_never
+from typing import Any, TypeAlias, assert_never
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -19,6 +19,8 @@ from chatdelta import (
     Completed,
     ErrorInfo,
     Failed,
+    LogprobsDelta,
+    Observation,
     ReasoningDelta,
     StreamEvent,
     Terminal,
@@ -30,7 +32,9 @@ from chatdelta import (
     ToolCallStarted,
     Usage,
     UsageReport,
+    logprob_entry,
 )
+from nnrp_openai.diagnostics import diagnostics_of
 from nnrp_openai.profile import CANCELLED_STATUS, SUCCESS_STATUS
 from nnrp_wire.limits import MAX_PACKET_BYTES
 
@@ -38,6 +42,7 @@ MAX_TERMINAL_JSON_BYTES = MAX_PACKET_BYTES - 256  # header, metadata, prelude an
 _MAX_U16 = 0xFFFF
 
 _encode = msgspec.json.Encoder().encode
+_Chunk: TypeAlias = "Mapping[str, Any] | UnsetType"
 
 
 class _Event(msgspec.Struct, gc=False, tag_field="type"):
@@ -47,11 +52,19 @@ class _Event(msgspec.Struct, gc=False, tag_field="type"):
 class _OutputTextDelta(_Event, tag="response.output_text.delta"):
     index: int
     delta: str
+    openai_chunk: _Chunk = UNSET
 
 
 class _ReasoningTextDelta(_Event, tag="response.reasoning_text.delta"):
     index: int
     delta: str
+    openai_chunk: _Chunk = UNSET
+
+
+class _LogprobsDelta(_Event, tag="response.logprobs.delta"):
+    index: int
+    content: list[dict[str, Any]]
+    openai_chunk: _Chunk = UNSET
 
 
 class _ToolCallStarted(_Event, tag="response.tool_call.started"):
@@ -60,6 +73,7 @@ class _ToolCallStarted(_Event, tag="response.tool_call.started"):
     call_id: str
     name: str
     choice_index: int | UnsetType = UNSET
+    openai_chunk: _Chunk = UNSET
 
 
 class _ToolCallDelta(_Event, tag="response.tool_call.delta"):
@@ -68,6 +82,7 @@ class _ToolCallDelta(_Event, tag="response.tool_call.delta"):
     call_id: str
     arguments_delta: str
     choice_index: int | UnsetType = UNSET
+    openai_chunk: _Chunk = UNSET
 
 
 class _ToolCallCompleted(_Event, tag="response.tool_call.completed"):
@@ -77,6 +92,7 @@ class _ToolCallCompleted(_Event, tag="response.tool_call.completed"):
     name: str
     arguments: str
     choice_index: int | UnsetType = UNSET
+    openai_chunk: _Chunk = UNSET
 
 
 class _Error(msgspec.Struct, gc=False):
@@ -92,6 +108,7 @@ class _ToolCallError(_Event, tag="response.tool_call.error"):
     call_id: str
     error: _Error
     choice_index: int | UnsetType = UNSET
+    openai_chunk: _Chunk = UNSET
 
 
 class _InputDetails(msgspec.Struct, gc=False):
@@ -112,6 +129,11 @@ class _Usage(msgspec.Struct, gc=False):
 
 class _UsageEvent(_Event, tag="response.usage"):
     usage: _Usage
+    openai_chunk: _Chunk = UNSET
+
+
+class _Diagnostics(_Event, tag="response.diagnostics"):
+    diagnostics: Mapping[str, Any]
 
 
 class _Completed(_Event, tag="response.completed"):
@@ -129,26 +151,36 @@ class _Cancelled(_Event, tag="response.cancelled"):
     backend_aborted: bool | None
 
 
-def encode_event(event: StreamEvent, *, many_choices: bool = False) -> bytes:
-    """The JSON of one non-terminal event; with `many_choices` a tool call's event names its choice."""
+def encode_event(event: StreamEvent, *, many_choices: bool = False, chunk: _Chunk = UNSET) -> bytes:
+    """The JSON of one non-terminal event; with `many_choices` a tool call's event names its choice.
+
+    `chunk` goes along as `openai_chunk`.
+    """
     if isinstance(event, TextDelta):  # first: this runs once per token
-        return _encode(_OutputTextDelta(event.choice_index, event.text))
+        return _encode(_OutputTextDelta(event.choice_index, event.text, chunk))
     if isinstance(event, ReasoningDelta):
-        return _encode(_ReasoningTextDelta(event.choice_index, event.text))
+        return _encode(_ReasoningTextDelta(event.choice_index, event.text, chunk))
+    if isinstance(event, LogprobsDelta):
+        return _encode(_LogprobsDelta(event.choice_index, [logprob_entry(entry) for entry in event.entries], chunk))
     if isinstance(event, UsageReport):
-        return _encode(_UsageEvent(_usage(event.usage)))
+        return _encode(_UsageEvent(_usage(event.usage), chunk))
     choice = event.choice_index if many_choices else UNSET
     match event:
         case ToolCallStarted(index=index, item_id=item, call_id=call, name=name):
-            return _encode(_ToolCallStarted(index, item, call, name, choice))
+            return _encode(_ToolCallStarted(index, item, call, name, choice, chunk))
         case ToolCallDelta(index=index, item_id=item, call_id=call, arguments_delta=arguments):
-            return _encode(_ToolCallDelta(index, item, call, arguments, choice))
+            return _encode(_ToolCallDelta(index, item, call, arguments, choice, chunk))
         case ToolCallCompleted(index=index, item_id=item, call_id=call, name=name, arguments=arguments):
-            return _encode(_ToolCallCompleted(index, item, call, name, arguments, choice))
+            return _encode(_ToolCallCompleted(index, item, call, name, arguments, choice, chunk))
         case ToolCallFailed(index=index, item_id=item, call_id=call, error=error):
-            return _encode(_ToolCallError(index, item, call, _error(error), choice))
+            return _encode(_ToolCallError(index, item, call, _error(error), choice, chunk))
         case _:
             assert_never(event)
+
+
+def encode_diagnostics(observation: Observation) -> bytes:
+    """The JSON of `response.diagnostics`: what the record of the operation says, without what is unknown."""
+    return _encode(_Diagnostics(diagnostics_of(observation)))
 
 
 def encode_cancelled(reason: str, *, source: str, operation_id: int, backend_aborted: bool | None) -> bytes:

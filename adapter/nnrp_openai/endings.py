@@ -11,7 +11,7 @@ from types import MappingProxyType
 from nnrp.runtime import ResultDropReasonCode, TraceContextMetadata
 
 from nnrp_openai.encoding import encode_cancelled
-from nnrp_openai.profile import STAGE_DROPPED, ReasonCode
+from nnrp_openai.profile import ReasonCode, Stage
 from nnrp_wire.carrier import Ended, EndReason, Operation
 
 
@@ -65,7 +65,7 @@ def ending_trace(operation: Operation) -> TraceContextMetadata:
         trace_id=operation.trace_id or operation.operation_id,
         span_id=secrets.randbits(64) or 1,
         parent_span_id=trace.span_id if trace else 0,
-        stage_code=STAGE_DROPPED,
+        stage_code=Stage.DROPPED,
         flags=0,
         body_bytes=0,
     )

@@ -28,7 +28,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from chatdelta import RESERVED_TEMPLATE_KWARGS, InvalidRequest, Unauthenticated, UnsupportedOperation
 from chatserving.runner import requested_choices
 from nnrp_openai.jsondepth import is_nested_deeper
-from nnrp_openai.profile import OPERATIONS, SCHEMA_VERSION, ProfileLimits
+from nnrp_openai.profile import CAPABILITIES_GET, OPERATIONS, SCHEMA_VERSION, ProfileLimits
 
 INVALID_ENVELOPE = "invalid_envelope"
 INVALID_POLICY = "invalid_nnrp_policy"
@@ -50,6 +50,7 @@ class NnrpPolicy(_Strict):
     timeout_ms: Annotated[int, Field(ge=0, le=MAX_TIMEOUT_MS)] | None = None
     diagnostics: bool | None = None
     progress: bool | None = None
+    openai_chunk: bool | None = None
     cache_salt: _Label | None = None
     token: Annotated[str, Field(max_length=4096)] | None = None
 
@@ -74,10 +75,12 @@ class Submit:
     choices: int = 1
     stream: bool = False
     include_usage: bool = False
+    continuous_usage: bool = False
     request_id: str = ""  # the peer's label
     timeout_s: float | None = None
     diagnostics: bool = False
     progress: bool = False
+    openai_chunk: bool = False
     cache_salt: str | None = None
 
 
@@ -95,6 +98,10 @@ def decode_submit(metadata: FrameSubmitMetadata, body: bytes, limits: ProfileLim
         raise InvalidRequest(
             f"schema_version must be {SCHEMA_VERSION}", code="unsupported_schema_version", param="schema_version"
         )
+    if envelope.operation == CAPABILITIES_GET:
+        if envelope.body != {}:
+            raise InvalidRequest("the body of capabilities.get is {}", code=INVALID_BODY, param="body")
+        return Submit(CAPABILITIES_GET, {}, "", request_id=envelope.request_id or "")
     if envelope.operation not in OPERATIONS:
         raise UnsupportedOperation(f"operation {shown(envelope.operation)} is not supported", param="operation")
     request = checked_body(envelope.body)
@@ -104,11 +111,13 @@ def decode_submit(metadata: FrameSubmitMetadata, body: bytes, limits: ProfileLim
         model=request["model"],
         choices=bounded_choices(request, limits),
         stream=flag(request, "stream"),
-        include_usage=include_usage(request),
+        include_usage=stream_option(request, "include_usage"),
+        continuous_usage=stream_option(request, "include_usage") and stream_option(request, "continuous_usage_stats"),
         request_id=envelope.request_id or "",
         timeout_s=policy.timeout_ms / 1000 if policy.timeout_ms else None,  # 0 is none
         diagnostics=bool(policy.diagnostics),
         progress=bool(policy.progress),
+        openai_chunk=bool(policy.openai_chunk),
         cache_salt=policy.cache_salt,
     )
 
@@ -222,13 +231,14 @@ def bounded_choices(body: Mapping[str, Any], limits: ProfileLimits) -> int:
     return choices
 
 
-def include_usage(body: Mapping[str, Any]) -> bool:
+def stream_option(body: Mapping[str, Any], name: str) -> bool:
+    """A boolean of `stream_options`. Raises InvalidRequest."""
     options = body.get("stream_options")
     if options is None:
         return False
     if not isinstance(options, dict):
         raise InvalidRequest("stream_options must be an object", code=INVALID_BODY, param="stream_options")
-    return flag(options, "include_usage")
+    return flag(options, name)
 
 
 def flag(body: Mapping[str, Any], name: str) -> bool:

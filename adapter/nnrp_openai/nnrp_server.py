@@ -10,36 +10,28 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import Counter
 from collections.abc import Callable, Coroutine
 from typing import Any
 
 from nnrp.core import ResultPushMetadata
-from nnrp.runtime import TraceContextMetadata
+from nnrp.runtime import ResultDropReasonCode, TraceContextMetadata
 
 from chatdelta import BackendError, BackendFailure, ErrorCode, Failed, Overloaded, Usage
-from chatserving import Answer, PeerGone
-from nnrp_openai.adapter import ChatAdapter
-from nnrp_openai.encoding import Times, encode_terminal
+from chatserving import PeerGone
+from nnrp_openai.adapter import ChatAdapter, Reply
+from nnrp_openai.admission import Admission
+from nnrp_openai.controls import obey
+from nnrp_openai.encoding import Times, encode_cancelled, encode_terminal
 from nnrp_openai.endings import ENDINGS, Ending, drop_diagnostic, ending_trace
-from nnrp_openai.envelope import decode_submit
-from nnrp_openai.profile import ProfileLimits, ReasonCode
+from nnrp_openai.envelope import Submit, decode_submit
+from nnrp_openai.objects import ControlRefused
+from nnrp_openai.profile import CAPABILITIES_GET, ProfileLimits, ReasonCode, Stage
+from nnrp_openai.progress import Progress
+from nnrp_openai.terms import BudgetSpent, Terms
+from nnrp_openai.work import SessionWorks, Work
 from nnrp_wire.carrier import Control, Ended, EndReason, Operation, OperationEnded, Session
 
 log = logging.getLogger(__name__)
-
-_Key = tuple[int, int]  # session serial, operation id
-
-
-class _Work:
-    """One operation being served. `is_at_engine` is true between dispatch and the engine's own end."""
-
-    __slots__ = ("is_at_engine", "operation", "task")
-
-    def __init__(self, operation: Operation) -> None:
-        self.operation = operation
-        self.is_at_engine = False
-        self.task: asyncio.Task[None] | None = None
 
 
 class ProfileHandler:
@@ -57,15 +49,15 @@ class ProfileHandler:
         self._limits = limits or ProfileLimits()
         self._token = token
         self._monotonic = monotonic
-        self._works: dict[_Key, _Work] = {}
-        self._admitted: Counter[int] = Counter()  # by session serial
+        self._admission = Admission(self._limits)
+        self._sessions: dict[int, SessionWorks] = {}  # by session serial
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_draining = False
 
     @property
     def in_flight(self) -> int:
         """Operations that still have a task of ours."""
-        return len(self._works)
+        return sum(len(session.works) for session in self._sessions.values())
 
     # Lifetime
 
@@ -82,7 +74,7 @@ class ProfileHandler:
     async def close(self) -> None:
         """End what is left, as a shutdown; each request was aborted in the engine when this returns."""
         self.begin_drain()
-        for work in tuple(self._works.values()):
+        for work in [work for session in self._sessions.values() for work in session.works.values()]:
             if work.operation.ended is None:
                 self._end(work.operation, Ended(EndReason.SHUTDOWN))
         while self._tasks:
@@ -95,80 +87,126 @@ class ProfileHandler:
 
     def session_closed(self, session: Session) -> None:
         log.debug("session %d of %s closed", session.session_id, session.connection_id)
+        works = self._sessions.get(session.serial)
+        if works is None:
+            return
+        works.is_closed = True  # what still cleans up forgets it
+        if not works.works:
+            del self._sessions[session.serial]
 
     def submitted(self, operation: Operation) -> None:
-        work = _Work(operation)
-        key = _key(operation)
-        refusal = self._refusal(operation.session)
-        self._works[key] = work
+        serial = operation.session.serial
+        works = self._works(operation.session)
+        work = Work(operation, Terms(self._monotonic(), token_budget=works.token_budget))
+        refusal = self._refusal(operation)
+        works.works[operation.operation_id] = work
         if refusal is None:
-            self._admitted[operation.session.serial] += 1
+            self._admission.enter(serial)
         work.task = self._own(self._serve(work, refusal))
         # A task cancelled before its first step runs no `finally`: the books are kept from outside.
-        work.task.add_done_callback(lambda _task: self._forget(key, is_admitted=refusal is None))
+        work.task.add_done_callback(lambda _task: self._forget(operation, is_admitted=refusal is None))
 
     def operation_ended(self, operation: Operation) -> None:
         assert operation.ended is not None, "the carrier sets `ended` first"
         self._end(operation, operation.ended)
 
     def traced(self, session: Session, metadata: TraceContextMetadata, operation: Operation | None) -> None:
-        # Nothing to store: the carrier keeps the trace, and dispatch reads it once.
+        # Nothing to store: the carrier keeps the trace; dispatch reads it once, the observation at the end.
         scope = "session" if operation is None else f"operation {operation.operation_id}"
         log.debug("trace for %s of session %d, %d attribute bytes", scope, session.session_id, metadata.body_bytes)
 
     def controlled(self, session: Session, control: Control, operation: Operation | None) -> None:
-        operation_id = 0 if operation is None else operation.operation_id
-        log.debug("%s ignored (session %d, operation %d)", control.message_type.name, session.session_id, operation_id)
+        works = self._works(session)
+        work = None if operation is None else works.works.get(operation.operation_id)
+        log.debug("%s (session %d, frame %d)", control.message_type.name, session.session_id, control.frame_id)
+        try:
+            obey(session, control, works, work, self._adapter.info)
+        except ControlRefused as exc:
+            session.send_error(exc.code, str(exc), frame_id=control.frame_id)
+
+    def _works(self, session: Session) -> SessionWorks:
+        return self._sessions.setdefault(session.serial, SessionWorks(self._limits.max_objects_per_session))
 
     # Serving
 
-    def _refusal(self, session: Session) -> Overloaded | None:
-        limits = self._limits
+    def _refusal(self, operation: Operation) -> Overloaded | None:
         if self._is_draining:
-            return Overloaded("the backend is shutting down", retry_after_ms=limits.retry_after_ms)
-        if self._admitted[session.serial] >= limits.max_operations_per_session:
-            text = f"{limits.max_operations_per_session} operations of this session are in flight"
-            return Overloaded(text, retry_after_ms=limits.retry_after_ms)
-        if self._admitted.total() >= limits.max_operations:
-            text = f"{limits.max_operations} operations are in flight"
-            return Overloaded(text, retry_after_ms=limits.retry_after_ms)
-        return None
+            return Overloaded("the backend is shutting down", retry_after_ms=self._limits.retry_after_ms)
+        return self._admission.refusal(operation.session.serial, replaces=operation.replaces)
 
-    async def _serve(self, work: _Work, refusal: Overloaded | None) -> None:
+    async def _serve(self, work: Work, refusal: Overloaded | None) -> None:
         """Answer one operation. Whatever ends it from outside ends this too, and `_drop` has the last word."""
-        started_s = self._monotonic()
         operation = work.operation
         try:
-            answer = _failed(refusal) if refusal is not None else await self._answer(work)
-            self._announce_retry(operation, answer)
-            await operation.finish(*_encoded(answer, operation, self._monotonic() - started_s))
+            reply = self._refuse(work, refusal) if refusal is not None else await self._answer(work)
+            self._announce_retry(operation, reply)
+            await operation.finish(*_encoded(reply, operation, self._monotonic() - work.terms.arrived_s))
+        except BudgetSpent as exc:
+            diagnostic = encode_cancelled(
+                str(exc), source="server", operation_id=operation.operation_id, backend_aborted=True
+            )
+            await self._drop_live(operation, ResultDropReasonCode.BUDGET_EXCEEDED, diagnostic)
         except (OperationEnded, PeerGone) as exc:
             if operation.ended is None:  # nobody ended it, so we have tried a second terminal
                 log.error("operation %d got two terminals from us: %s", operation.operation_id, exc)
 
-    async def _answer(self, work: _Work) -> Answer:
+    async def _answer(self, work: Work) -> Reply:
         """How the request ended, as a value; only what comes from outside raises."""
         operation = work.operation
         try:
             submit = decode_submit(operation.metadata, operation.body, self._limits, self._token)
-            if self._limits.trace_hold_s > 0 and operation.trace is None:
-                await asyncio.sleep(self._limits.trace_hold_s)
-            work.is_at_engine = True
-            answer = await self._adapter.run(submit, operation)
-            work.is_at_engine = False
-            return answer
+            if submit.operation == CAPABILITIES_GET:
+                return self._adapter.capabilities()
+            progress = self._progress(operation, submit)
+            try:
+                return await self._run(work, submit, progress)
+            finally:
+                progress.close()
         except BackendError as exc:
-            work.is_at_engine = False
-            return _failed(exc)
+            return self._refuse(work, exc)
         except PeerGone:
             raise
         except Exception:
-            work.is_at_engine = False
             log.exception("operation %d failed unexpectedly", operation.operation_id)
             return _failed(BackendFailure("internal error; the log has the details"))
 
-    def _announce_retry(self, operation: Operation, answer: Answer) -> None:
-        terminal = answer.terminal
+    def _progress(self, operation: Operation, submit: Submit) -> Progress:
+        """A silent quic connection dies by itself, so there a sign of life comes unasked."""
+        wanted = submit.progress or operation.session.transport == "quic"
+        progress = Progress(
+            operation,
+            announces=submit.progress,
+            interval_s=self._limits.progress_interval_s if wanted else None,
+        )
+        progress.reach(Stage.ADMITTED)
+        return progress
+
+    async def _run(self, work: Work, submit: Submit, progress: Progress) -> Reply:
+        """Wait for a trace and for a place at the engine, then dispatch. `timeout_s` counts from the arrival."""
+        operation = work.operation
+        if self._limits.trace_hold_s > 0 and operation.trace is None:
+            await asyncio.sleep(self._limits.trace_hold_s)
+        async with self._admission.slot(operation.session.serial, timeout_s=self._left(work, submit)):
+            progress.reach(Stage.EXECUTING)
+            work.dispatch()
+            try:
+                timeout_s = self._left(work, submit)
+                return await self._adapter.run(submit, operation, work.terms, progress, timeout_s=timeout_s)
+            finally:
+                work.is_at_engine = False
+
+    def _left(self, work: Work, submit: Submit) -> float | None:
+        """Seconds of the request's time that are left."""
+        if submit.timeout_s is None:
+            return None
+        return max(0.0, work.terms.arrived_s + submit.timeout_s - self._monotonic())
+
+    def _refuse(self, work: Work, error: BackendError) -> Reply:
+        self._adapter.refused(error, work.operation)
+        return _failed(error)
+
+    def _announce_retry(self, operation: Operation, reply: Reply) -> None:
+        terminal = reply.terminal
         if not isinstance(terminal, Failed) or terminal.error.kind is not ErrorCode.OVERLOADED:
             return
         delay_ms = terminal.error.retry_after_ms
@@ -178,7 +216,8 @@ class ProfileHandler:
     # Ending from outside
 
     def _end(self, operation: Operation, ended: Ended) -> None:
-        work = self._works.get(_key(operation))
+        works = self._sessions.get(operation.session.serial)
+        work = None if works is None else works.works.get(operation.operation_id)
         request: asyncio.Task[None] | None = None
         if work is not None and work.task is not None:
             request = work.task if work.is_at_engine else None
@@ -205,6 +244,13 @@ class ProfileHandler:
             # The carrier itself had the last word, as at the end of a session's close.
             log.debug("operation %d already has its terminal", operation.operation_id)
 
+    async def _drop_live(self, operation: Operation, code: ResultDropReasonCode, diagnostic: bytes) -> None:
+        """End an operation by our own decision; somebody else may have ended it meanwhile."""
+        try:
+            await operation.drop(code, diagnostic)
+        except OperationEnded:
+            log.debug("operation %d was ended by its peer at the same time", operation.operation_id)
+
     # Tasks
 
     def _own(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
@@ -218,27 +264,24 @@ class ProfileHandler:
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("a task of an operation failed", exc_info=error)
 
-    def _forget(self, key: _Key, *, is_admitted: bool) -> None:
-        del self._works[key]
+    def _forget(self, operation: Operation, *, is_admitted: bool) -> None:
+        serial = operation.session.serial
+        works = self._sessions[serial]
+        del works.works[operation.operation_id]
+        if works.is_closed and not works.works:
+            del self._sessions[serial]
         if is_admitted:
-            serial, _ = key
-            self._admitted[serial] -= 1
-            if not self._admitted[serial]:
-                del self._admitted[serial]
+            self._admission.leave(serial)
 
 
-def _key(operation: Operation) -> _Key:
-    return operation.session.serial, operation.operation_id
+def _failed(error: BackendError) -> Reply:
+    return Reply(Failed(error.info(), Usage()))
 
 
-def _failed(error: BackendError) -> Answer:
-    return Answer(Failed(error.info(), Usage()), None, ())
-
-
-def _encoded(answer: Answer, operation: Operation, total_s: float) -> tuple[ResultPushMetadata, bytes]:
-    times = Times(total_s, answer.timings)
+def _encoded(reply: Reply, operation: Operation, total_s: float) -> tuple[ResultPushMetadata, bytes]:
+    times = Times(total_s, reply.timings)
     try:
-        return encode_terminal(answer.terminal, operation_id=operation.operation_id, times=times)
+        return encode_terminal(reply.terminal, operation_id=operation.operation_id, times=times)
     except Exception:
         log.exception("the answer of operation %d cannot be encoded", operation.operation_id)
         failure = _failed(BackendFailure("internal error; the log has the details")).terminal

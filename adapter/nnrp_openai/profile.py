@@ -11,6 +11,7 @@ SCHEMA_VERSION = "openai-compatible/1"
 COMPATIBILITY_LEVELS = (1,)
 CHAT_COMPLETIONS = "chat.completions.create"
 OPERATIONS = (CHAT_COMPLETIONS,)
+CAPABILITIES_GET = "capabilities.get"  # our extension: the capability document, over the wire
 
 CANCELLED_STATUS = 499
 SUCCESS_STATUS = 200
@@ -28,7 +29,13 @@ class ReasonCode(IntEnum):
     SHUTDOWN = 7
 
 
-STAGE_DROPPED = 10  # TRACE_CONTEXT and PROGRESS stage code
+class Stage(IntEnum):
+    """The protocol's stage codes of PROGRESS and TRACE_CONTEXT that we use."""
+
+    ADMITTED = 2
+    EXECUTING = 5
+    PRODUCING_PARTIAL = 7
+    DROPPED = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +46,10 @@ class ProfileLimits:
     max_json_depth: int = 64
     max_choices: int = 128  # OpenAI's own bound of `n`
     max_operations_per_session: int = 64
-    max_operations: int = 256
+    max_operations: int = 256  # at the engine
+    max_queued: int = 256  # waiting for the engine
+    max_objects_per_session: int = 256  # remembered OBJECT_DECLAREs
+    progress_interval_s: float = 10.0  # between signs of life of a silent operation
     trace_hold_s: float = 0.0  # wait for a TRACE_CONTEXT before dispatch; 0: the carrier has already held the submit
     abort_wait_s: float = 0.25  # a drop waits this long for the engine's abort, to report it
     retry_after_ms: int = 1000

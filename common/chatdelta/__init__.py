@@ -5,7 +5,7 @@ It knows no transport and no engine: no I/O, no clock, no await, and no import o
 `testing` module is the exception to "no await"; it is imported by name only.)
 """
 
-from chatdelta.body import logprob_entry, usage_body
+from chatdelta.body import ResponseHead, logprob_entry, usage_body
 from chatdelta.deltas import EngineDelta, FinishReason, Timings, TokenLogprob, ToolCallFragment, Usage
 from chatdelta.engine import Engine, EngineInfo
 from chatdelta.errors import (
@@ -30,6 +30,7 @@ from chatdelta.events import (
     Completed,
     Event,
     Failed,
+    LogprobsDelta,
     ReasoningDelta,
     StreamEvent,
     Terminal,
@@ -51,6 +52,21 @@ from chatdelta.requests import (
     RequestPolicy,
     TraceContext,
 )
+from chatdelta.tasks import (
+    CandidateScore,
+    Embedding,
+    EmbeddingLayout,
+    EmbeddingRequest,
+    PromptTemplate,
+    Relevance,
+    RerankRequest,
+    ScoredToken,
+    ScoreRequest,
+    Scores,
+    Task,
+    TaskRequest,
+    TaskResult,
+)
 
 __all__ = [
     "ERROR_ROWS",
@@ -58,8 +74,12 @@ __all__ = [
     "BackendError",
     "BackendFailure",
     "Cancelled",
+    "CandidateScore",
     "ChatRequest",
     "Completed",
+    "Embedding",
+    "EmbeddingLayout",
+    "EmbeddingRequest",
     "Engine",
     "EngineDead",
     "EngineDelta",
@@ -72,6 +92,7 @@ __all__ = [
     "FinishReason",
     "GenerationRequest",
     "InvalidRequest",
+    "LogprobsDelta",
     "ModelNotLoaded",
     "Observation",
     "ObservationSink",
@@ -80,12 +101,22 @@ __all__ = [
     "Outcome",
     "Overloaded",
     "PromptRequest",
+    "PromptTemplate",
     "ReasoningDelta",
+    "Relevance",
     "RequestCancelled",
     "RequestPolicy",
     "RequestTimeout",
+    "RerankRequest",
+    "ResponseHead",
+    "ScoreRequest",
+    "ScoredToken",
+    "Scores",
     "StreamEvent",
     "StreamMapper",
+    "Task",
+    "TaskRequest",
+    "TaskResult",
     "Terminal",
     "TextDelta",
     "Timings",

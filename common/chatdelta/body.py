@@ -4,10 +4,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from chatdelta.deltas import EngineDelta, FinishReason, TokenLogprob, Usage
 from chatdelta.toolcalls import ToolCall
+
+
+@dataclass(frozen=True, slots=True)
+class ResponseHead:
+    """What every OpenAI object of one response repeats; `created` is a unix time in seconds."""
+
+    id: str
+    created: int
+    model: str
 
 
 class ChoiceBody:
@@ -82,15 +92,13 @@ def usage_body(usage: Usage) -> dict[str, Any]:
     return body
 
 
-def completion_body(
-    *, response_id: str, created: int, model: str, choices: list[dict[str, Any]], usage: Usage
-) -> dict[str, Any]:
-    """The whole chat-completion body; `created` is a unix time in seconds."""
+def completion_body(head: ResponseHead, choices: list[dict[str, Any]], usage: Usage) -> dict[str, Any]:
+    """The whole chat-completion body."""
     return {
-        "id": response_id,
+        "id": head.id,
         "object": "chat.completion",
-        "created": created,
-        "model": model,
+        "created": head.created,
+        "model": head.model,
         "choices": choices,
         "usage": usage_body(usage),
     }

@@ -3,12 +3,23 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from chatdelta.deltas import EngineDelta
+from chatdelta.errors import UnsupportedOperation
 from chatdelta.requests import GenerationRequest
+from chatdelta.tasks import (
+    Embedding,
+    EmbeddingRequest,
+    PromptTemplate,
+    Relevance,
+    RerankRequest,
+    ScoreRequest,
+    Scores,
+    Task,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +33,14 @@ class EngineInfo:
     tool_parser: str | None = None
     reasoning_parser: str | None = None
     multimodal: bool = False
+    priority_scheduling: bool = False  # a request's priority means something
+    tasks: frozenset[Task] = frozenset({Task.GENERATE})
+
+    def require(self, task: Task) -> None:
+        """Raise UnsupportedOperation if the model is not for `task`; the text says what it is for."""
+        if task not in self.tasks:
+            served = " and ".join(each.value for each in Task if each in self.tasks)
+            raise UnsupportedOperation(f"the loaded model {served}; this needs one that {task.value}")
 
 
 class Engine(Protocol):
@@ -42,6 +61,20 @@ class Engine(Protocol):
 
     async def tokenize(self, request: GenerationRequest) -> tuple[int, ...]:
         """Token ids of the prompt as it would be generated from."""
+
+    async def detokenize(self, token_ids: Sequence[int]) -> str:
+        """The text of the tokens, special ones too. Raises InvalidRequest for an id that is no token."""
+
+    async def embed(self, request: EmbeddingRequest) -> Embedding:
+        """Needs Task.EMBED. Like the others below it may be cancelled, and raises BackendError subclasses only."""
+
+    async def rerank(self, request: RerankRequest) -> Relevance:
+        """Needs Task.RERANK."""
+
+    async def score(self, request: ScoreRequest) -> Scores:
+        """Needs Task.GENERATE. Raises InvalidRequest for a candidate without a token of its own."""
+
+    async def prompt_template(self) -> PromptTemplate: ...
 
     def check(self) -> None:
         """Raise EngineDead if the engine can serve nothing any more."""

@@ -15,13 +15,20 @@ from chatdelta.errors import ErrorInfo
 class TextDelta:
     choice_index: int
     text: str
-    logprobs: tuple[TokenLogprob, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ReasoningDelta:
     choice_index: int
     text: str
+
+
+@dataclass(frozen=True, slots=True)
+class LogprobsDelta:
+    """Log-probabilities of every token, in order of generation: of reasoning and of markup, too."""
+
+    choice_index: int
+    entries: tuple[TokenLogprob, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +103,13 @@ class Failed:
 
 Terminal = Completed | Cancelled | Failed
 StreamEvent = (
-    TextDelta | ReasoningDelta | ToolCallStarted | ToolCallDelta | ToolCallCompleted | ToolCallFailed | UsageReport
+    TextDelta
+    | ReasoningDelta
+    | ToolCallStarted
+    | ToolCallDelta
+    | ToolCallCompleted
+    | ToolCallFailed
+    | LogprobsDelta
+    | UsageReport
 )
 Event = StreamEvent | Terminal

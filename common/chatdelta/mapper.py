@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from chatdelta.body import ChoiceBody, completion_body
+from chatdelta.body import ChoiceBody, ResponseHead, completion_body
 from chatdelta.deltas import EngineDelta, FinishReason, TokenLogprob, Usage
 from chatdelta.errors import BackendError, BackendFailure, ErrorInfo
 from chatdelta.events import (
@@ -13,6 +13,7 @@ from chatdelta.events import (
     Completed,
     Event,
     Failed,
+    LogprobsDelta,
     ReasoningDelta,
     StreamEvent,
     Terminal,
@@ -29,12 +30,10 @@ class StreamMapper:
     and raises RuntimeError.
     """
 
-    def __init__(self, *, response_id: str, created: int, model: str, n: int = 1) -> None:
-        self._response_id = response_id
-        self._created = created
-        self._model = model
+    def __init__(self, head: ResponseHead, *, n: int = 1) -> None:
+        self._head = head
         self._bodies = [ChoiceBody(index) for index in range(n)]
-        self._trackers = [ToolCallTracker(index, response_id) for index in range(n)]
+        self._trackers = [ToolCallTracker(index, head.id) for index in range(n)]
         self._prompt_tokens = 0
         self._cached_tokens: int | None = None
         self._done = False
@@ -58,7 +57,7 @@ class StreamMapper:
         return self._bodies[choice_index].logprobs
 
     def feed(self, delta: EngineDelta) -> list[StreamEvent]:
-        """The events of one increment, in the order reasoning, text, tool calls."""
+        """The events of one increment, in the order reasoning, text, tool calls, log-probabilities."""
         self._require_open("feed")
         index = delta.choice_index
         body, tracker = self._bodies[index], self._trackers[index]
@@ -70,9 +69,11 @@ class StreamMapper:
         if delta.reasoning:
             events.append(ReasoningDelta(index, delta.reasoning))
         if delta.content:
-            events.append(TextDelta(index, delta.content, delta.logprobs))
+            events.append(TextDelta(index, delta.content))
         for fragment in delta.tool_calls:
             events.extend(tracker.feed(fragment))
+        if delta.logprobs:
+            events.append(LogprobsDelta(index, delta.logprobs))
         if delta.finish_reason is not None:
             events.extend(tracker.finish(delta.finish_reason))
         return events
@@ -88,13 +89,8 @@ class StreamMapper:
             return self.fail(BackendFailure("the engine ended the stream before the answer was finished"))
         self._require_open("complete")
         usage = self.usage
-        body = completion_body(
-            response_id=self._response_id,
-            created=self._created,
-            model=self._model,
-            choices=[b.message(t.calls) for b, t in zip(self._bodies, self._trackers, strict=True)],
-            usage=usage,
-        )
+        choices = [body.message(tracker.calls) for body, tracker in zip(self._bodies, self._trackers, strict=True)]
+        body = completion_body(self._head, choices, usage)
         return [UsageReport(usage), *self._close([], Completed(body, usage))]
 
     def fail(self, error: BackendError) -> list[Event]:

@@ -5,9 +5,11 @@ Asynchronous, but free of any wire and any engine: it knows `chatdelta` and the 
 """
 
 from chatserving.closing import closing
+from chatserving.counts import Throughput
 from chatserving.host import EngineHost, HostState, LoadKey
-from chatserving.runner import Answer, Emit, PeerGone, RequestRunner
+from chatserving.runner import Answer, Emit, PeerGone, RequestRunner, response_head
 from chatserving.sinks import LogSink
+from chatserving.tasks import TaskRunner
 
 __all__ = [
     "Answer",
@@ -18,5 +20,8 @@ __all__ = [
     "LogSink",
     "PeerGone",
     "RequestRunner",
+    "TaskRunner",
+    "Throughput",
     "closing",
+    "response_head",
 ]

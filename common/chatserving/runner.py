@@ -15,27 +15,34 @@ from chatdelta import (
     BackendFailure,
     Cancelled,
     Completed,
+    ErrorInfo,
     Event,
     Failed,
     GenerationRequest,
     InvalidRequest,
+    Observation,
     ObservationSink,
     Observer,
+    Origin,
     Outcome,
     RequestTimeout,
+    ResponseHead,
     StreamEvent,
     StreamMapper,
     Terminal,
     Timings,
     TokenLogprob,
+    TraceContext,
     Usage,
 )
 from chatserving.closing import closing
+from chatserving.counts import Throughput, TokenCounts
 from chatserving.host import EngineHost
 
 log = logging.getLogger(__name__)
 
 Emit = Callable[[Sequence[StreamEvent], Usage], Awaitable[None]]
+LateTrace = Callable[[], TraceContext | None]
 
 
 class PeerGone(Exception):
@@ -49,10 +56,14 @@ class Answer:
     terminal: Terminal
     timings: Timings | None
     logprobs: tuple[TokenLogprob, ...]  # of choice 0
+    observation: Observation
 
 
 class RequestRunner:
-    """Runs requests on the host's engine. One per listener or one for both: it holds no request's state."""
+    """Runs requests on the host's engine. One for all listeners: its counts are the process's.
+
+    `sinks` get every observation, its own count of the tokens first.
+    """
 
     def __init__(
         self,
@@ -63,34 +74,53 @@ class RequestRunner:
         unix_time: Callable[[], float] = time.time,
     ) -> None:
         self._host = host
-        self._sinks = tuple(sinks)
+        self._counts = TokenCounts()
+        self._running: dict[_Run, float] = {}  # since when
+        self.sinks = (self._counts, *sinks)
         self._monotonic = monotonic
         self._unix_time = unix_time
 
-    async def run(self, request: GenerationRequest, emit: Emit, *, operation: str) -> Answer:
+    async def run(
+        self,
+        request: GenerationRequest,
+        emit: Emit,
+        *,
+        operation: str,
+        created: int | None = None,
+        late_trace: LateTrace | None = None,
+        arrived_s: float | None = None,
+    ) -> Answer:
         """Serve one request; `emit` gets every event but the terminal, which is returned.
 
+        `created` is the body's unix time in seconds, for callers that have named it already; now unless given.
+        `late_trace` gives the trace to observe at the end; the engine keeps the one of the request's policy.
+        `arrived_s` is the monotonic time it is observed from, for requests that have waited; now unless given.
         A request that fails returns `Failed`; only a cancelled task (CancelledError) or an `emit` without a peer
         (PeerGone) raises, after the engine's request was aborted.
         """
-        run = _Run(self._host, request, emit, self._observer(request, operation), self._monotonic)
+        run = _Run(
+            self._host, request, emit, self._observer(request, operation, arrived_s), self._monotonic, late_trace
+        )
+        self._running[run] = self._monotonic()
         try:
-            answer = await run.serve(int(self._unix_time()))
+            terminal = await run.serve(int(self._unix_time()) if created is None else created)
         except (asyncio.CancelledError, PeerGone) as exc:
             run.observer.cancel_reason = run.observer.cancel_reason or str(exc) or "cancelled"
             self._record(run, Outcome.CANCELLED, run.usage)
             raise
-        match answer.terminal:
+        finally:
+            del self._running[run]
+        match terminal:
             case Completed(usage=usage):
-                self._record(run, Outcome.COMPLETED, usage)
+                observation = self._record(run, Outcome.COMPLETED, usage)
             case Cancelled(reason=reason, usage=usage):
                 run.observer.cancel_reason = reason
-                self._record(run, Outcome.CANCELLED, usage)
+                observation = self._record(run, Outcome.CANCELLED, usage)
             case Failed(error=error, usage=usage):
-                self._record(run, Outcome.FAILED, usage, error_code=error.code)
-        return answer
+                observation = self._record(run, Outcome.FAILED, usage, error)
+        return Answer(terminal, run.observer.timings, run.logprobs, observation)
 
-    def _observer(self, request: GenerationRequest, operation: str) -> Observer:
+    def _observer(self, request: GenerationRequest, operation: str, arrived_s: float | None) -> Observer:
         model = request.body.get("model")
         return Observer(
             request_id=request.request_id,
@@ -98,13 +128,30 @@ class RequestRunner:
             operation=operation,
             origin=request.origin,
             trace=request.policy.trace,
-            started_s=self._monotonic(),
+            started_s=self._monotonic() if arrived_s is None else arrived_s,
         )
 
-    def _record(self, run: _Run, outcome: Outcome, usage: Usage, *, error_code: str | None = None) -> None:
-        observation = run.observer.close(outcome, usage, self._monotonic(), error_code=error_code)
-        for sink in self._sinks:
+    def _record(self, run: _Run, outcome: Outcome, usage: Usage, error: ErrorInfo | None = None) -> Observation:
+        if run.late_trace is not None:
+            run.observer.trace = run.late_trace() or run.observer.trace
+        return self._told(run.observer.close(outcome, usage, self._monotonic(), error=error))
+
+    def _told(self, observation: Observation) -> Observation:
+        for sink in self.sinks:
             sink.record(observation)
+        return observation
+
+    def throughput(self) -> Throughput:
+        now_s = self._monotonic()
+        return self._counts.throughput((run.usage, now_s - since_s) for run, since_s in self._running.items())
+
+    def refuse(self, error: BackendError, *, request_id: str, operation: str, origin: Origin, model: str = "") -> None:
+        """Record a request that was refused before it could be run."""
+        now_s = self._monotonic()
+        observer = Observer(
+            request_id=request_id, model=model, operation=operation, origin=origin, trace=None, started_s=now_s
+        )
+        self._told(observer.close(Outcome.FAILED, Usage(), now_s, error=error.info()))
 
 
 class _Run:
@@ -117,8 +164,10 @@ class _Run:
         emit: Emit,
         observer: Observer,
         monotonic: Callable[[], float],
+        late_trace: LateTrace | None,
     ) -> None:
         self._host = host
+        self.late_trace = late_trace
         self._request = request
         self._emit = emit
         self._monotonic = monotonic
@@ -129,15 +178,17 @@ class _Run:
     def usage(self) -> Usage:
         return self._mapper.usage if self._mapper else Usage()
 
-    async def serve(self, created: int) -> Answer:
+    @property
+    def logprobs(self) -> tuple[TokenLogprob, ...]:
+        return tuple(self._mapper.logprobs()) if self._mapper else ()
+
+    async def serve(self, created: int) -> Terminal:
         try:
             with self._host.operation(self._request.request_id) as engine:
-                mapper = self._mapper = StreamMapper(
-                    response_id=f"chatcmpl-{self._request.request_id}",
-                    created=created,
-                    model=str(self._request.body.get("model") or engine.info.model_names[0]),
-                    n=requested_choices(self._request.body),
-                )
+                body = self._request.body
+                model = str(body.get("model") or engine.info.model_names[0])
+                head = response_head(self._request.request_id, created, model)
+                mapper = self._mapper = StreamMapper(head, n=requested_choices(body))
                 timeout = asyncio.timeout(self._request.policy.timeout_s)
                 try:
                     async with timeout, closing(engine.generate(self._request)) as stream:
@@ -161,22 +212,25 @@ class _Run:
             log.exception("request failed unexpectedly", extra={"request_id": self._request.request_id})
             return await self._fail(BackendFailure("internal error; the log has the details"))
 
-    async def _fail(self, error: BackendError) -> Answer:
+    async def _fail(self, error: BackendError) -> Terminal:
         if self._mapper is None:
-            return Answer(Failed(error.info(), Usage()), None, ())
+            return Failed(error.info(), Usage())
         return await self._end(self._mapper.fail(error))
 
-    async def _end(self, events: Sequence[Event]) -> Answer:
+    async def _end(self, events: Sequence[Event]) -> Terminal:
         *before, terminal = events
         if before:
             await self._send([event for event in before if not isinstance(event, Terminal)])
         assert isinstance(terminal, Terminal)
-        assert self._mapper is not None
-        return Answer(terminal, self.observer.timings, tuple(self._mapper.logprobs()))
+        return terminal
 
     async def _send(self, events: Sequence[StreamEvent]) -> None:
         self.observer.emitted(len(events), self._monotonic())
         await self._emit(events, self.usage)
+
+
+def response_head(request_id: str, created: int, model: str) -> ResponseHead:
+    return ResponseHead(f"chatcmpl-{request_id}", created, model)
 
 
 def requested_choices(body: Mapping[str, Any]) -> int:

@@ -17,7 +17,7 @@ class LogSink:
         origin = observation.origin
         log.info(
             "%s %s model=%s door=%s transport=%s session=%d operation=%d outcome=%s error=%s cancel=%s "
-            "prompt_tokens=%d completion_tokens=%d events=%d first_event_s=%s duration_s=%.3f",
+            "parser_failure=%s prompt_tokens=%d completion_tokens=%d events=%d first_event_s=%s duration_s=%.3f",
             observation.operation,
             observation.request_id,
             observation.model,
@@ -28,6 +28,7 @@ class LogSink:
             observation.outcome.value,
             observation.error_code,
             observation.cancel_reason,
+            observation.parser_failure,
             observation.usage.prompt_tokens,
             observation.usage.completion_tokens,
             observation.output_events,

@@ -17,7 +17,9 @@ from chatdelta import (
     Event,
     Failed,
     FinishReason,
+    LogprobsDelta,
     ReasoningDelta,
+    ResponseHead,
     StreamMapper,
     TextDelta,
     TokenLogprob,
@@ -30,11 +32,12 @@ from chatdelta import (
     UsageReport,
 )
 
+LOGPROB = TokenLogprob(4, "a", b"a", -0.5)
 STOP, LENGTH, CALLS = FinishReason.STOP, FinishReason.LENGTH, FinishReason.TOOL_CALLS
 
 
 def mapper(n: int = 1) -> StreamMapper:
-    return StreamMapper(response_id="r1", created=1700000000, model="m", n=n)
+    return StreamMapper(ResponseHead("r1", 1700000000, "m"), n=n)
 
 
 def text(content: str, count: int, finish: FinishReason | None = None, *, choice: int = 0) -> EngineDelta:
@@ -67,6 +70,20 @@ ROWS: dict[str, tuple[list[EngineDelta], list[Event]]] = {
         [TextDelta(0, "Hel"), TextDelta(0, "lo")],
     ),
     "a delta without text gives no event": ([EngineDelta(completion_tokens=1), end(STOP)], []),
+    "log-probabilities come of every token, markup and reasoning included": (
+        [
+            EngineDelta(reasoning="so", logprobs=(LOGPROB,), completion_tokens=1),
+            EngineDelta(logprobs=(LOGPROB,), completion_tokens=2),
+            EngineDelta(content="A", logprobs=(LOGPROB,), completion_tokens=3, finish_reason=STOP),
+        ],
+        [
+            ReasoningDelta(0, "so"),
+            LogprobsDelta(0, (LOGPROB,)),
+            LogprobsDelta(0, (LOGPROB,)),
+            TextDelta(0, "A"),
+            LogprobsDelta(0, (LOGPROB,)),
+        ],
+    ),
     "reasoning comes before text of the same delta": (
         [EngineDelta(reasoning="so", content="A", completion_tokens=1), end(STOP)],
         [ReasoningDelta(0, "so"), TextDelta(0, "A")],

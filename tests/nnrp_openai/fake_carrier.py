@@ -6,10 +6,11 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from nnrp.core import FrameSubmitMetadata, NnrpPacket, PayloadKind, ResultPushMetadata
+from nnrp.core import ErrorCode, FrameSubmitMetadata, NnrpPacket, PayloadKind, ResultPushMetadata
 from nnrp.core.packet import (
     build_frame_submit_typed_payload_packet,
     build_typed_payload_frame,
@@ -19,7 +20,7 @@ from nnrp.core.packet import (
 from nnrp.runtime import ResultDropReasonCode, TraceContextMetadata
 from nnrp.schema import StreamSemantics
 
-from nnrp_wire.carrier import Ended, EndReason, Handler, OperationEnded
+from nnrp_wire.carrier import Control, Ended, EndReason, Handler, OperationEnded
 
 _serials = itertools.count(1)
 
@@ -69,6 +70,12 @@ class FakeSession:
     def retry_after(self, delay_ms: int, *, reason: int, diagnostic: bytes = b"") -> None:
         self.sent.append(("retry_after", (delay_ms, reason)))
 
+    def send_capabilities(self, control: Control, tokens: Sequence[str]) -> None:
+        self.sent.append(("capabilities", sorted(tokens)))
+
+    def send_error(self, code: ErrorCode, text: str, *, frame_id: int = 0) -> None:
+        self.sent.append(("error", (code, text, frame_id)))
+
 
 @dataclass(eq=False)
 class FakeOperation:
@@ -81,6 +88,7 @@ class FakeOperation:
     frame_id: int = 3
     trace_id: int = 0
     trace: TraceContextMetadata | None = None
+    replaces: bool = False
     ended: Ended | None = None
     has_terminal: bool = False
     waiting: int = 0

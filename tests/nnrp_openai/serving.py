@@ -8,7 +8,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from chatdelta.testing import Script, ScriptedEngine, Step
+from chatdelta import EngineInfo
+from chatdelta.testing import SCRIPTED_INFO, Script, ScriptedEngine, Step
 from chatserving import EngineHost, RequestRunner
 from nnrp_openai import ChatAdapter, ProfileHandler
 from tests.support.records import Records
@@ -23,9 +24,11 @@ class Served:
 
 
 @asynccontextmanager
-async def serving(script: Script | Iterable[Step], **options: Any) -> AsyncIterator[Served]:
+async def serving(
+    script: Script | Iterable[Step], *, info: EngineInfo = SCRIPTED_INFO, **options: Any
+) -> AsyncIterator[Served]:
     """A loaded host and a handler on it; `options` are the handler's. On exit no task may be left."""
-    engine = ScriptedEngine(script)
+    engine = ScriptedEngine(script, info=info)
     host = EngineHost(drain_s=1.0)
     records = Records()
 

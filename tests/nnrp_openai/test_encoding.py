@@ -17,7 +17,12 @@ from chatdelta import (
     ErrorCode,
     ErrorInfo,
     Failed,
+    LogprobsDelta,
+    Observation,
+    Origin,
+    Outcome,
     ReasoningDelta,
+    ResponseHead,
     StreamEvent,
     Terminal,
     TextDelta,
@@ -31,7 +36,8 @@ from chatdelta import (
     UsageReport,
 )
 from nnrp_openai import encoding
-from nnrp_openai.encoding import Times, encode_cancelled, encode_event, encode_terminal
+from nnrp_openai.chunks import openai_chunk
+from nnrp_openai.encoding import Times, encode_cancelled, encode_diagnostics, encode_event, encode_terminal
 from tests.nnrp_openai.fake_carrier import result_json
 
 BROKEN = ErrorInfo(ErrorCode.BACKEND_ERROR, "cut", "length")
@@ -40,8 +46,13 @@ LOGPROB = TokenLogprob(1, "a", b"a", -0.5)
 EVENTS: dict[str, tuple[StreamEvent, bytes]] = {
     "text": (TextDelta(0, "Hé\n"), '{"type":"response.output_text.delta","index":0,"delta":"Hé\\n"}'.encode()),
     "text of the second choice": (
-        TextDelta(1, "x", (LOGPROB,)),
+        TextDelta(1, "x"),
         b'{"type":"response.output_text.delta","index":1,"delta":"x"}',
+    ),
+    "log-probabilities": (
+        LogprobsDelta(1, (LOGPROB,)),
+        b'{"type":"response.logprobs.delta","index":1,"content":['
+        b'{"token":"a","logprob":-0.5,"bytes":[97],"top_logprobs":[]}]}',
     ),
     "reasoning": (ReasoningDelta(0, "hm"), b'{"type":"response.reasoning_text.delta","index":0,"delta":"hm"}'),
     "call started": (
@@ -83,6 +94,7 @@ CONTRACT: dict[str, tuple[set[str], set[str]]] = {
     "response.tool_call.completed": (CALL | {"name", "arguments"}, {"choice_index"}),
     "response.tool_call.error": (CALL | {"error"}, {"choice_index"}),
     "response.usage": ({"type", "usage"}, set()),
+    "response.logprobs.delta": ({"type", "index", "content"}, set()),
 }
 
 
@@ -111,6 +123,115 @@ def test_fields_are_the_contract(event: StreamEvent, many_choices: bool) -> None
 def test_a_call_names_its_choice_when_there_are_several(event: StreamEvent) -> None:
     encoded = json.loads(encode_event(event, many_choices=True))
     assert (encoded["index"], encoded["choice_index"]) == (1, 2)
+
+
+HEAD = ResponseHead("chatcmpl-1", 17, "m")
+# What OpenAI's stream says for each event: `choices` of the chunk, None for no chunk.
+CHUNKS: dict[str, tuple[StreamEvent, list[Any] | None]] = {
+    "text": (
+        TextDelta(1, "x"),
+        [{"index": 1, "delta": {"content": "x"}, "logprobs": None, "finish_reason": None}],
+    ),
+    "reasoning": (
+        ReasoningDelta(0, "hm"),
+        [{"index": 0, "delta": {"reasoning": "hm"}, "logprobs": None, "finish_reason": None}],
+    ),
+    "call started": (
+        ToolCallStarted(2, 1, "i1", "c1", "lookup"),
+        [
+            {
+                "index": 2,
+                "delta": {
+                    "tool_calls": [
+                        {"index": 1, "id": "c1", "type": "function", "function": {"name": "lookup", "arguments": ""}}
+                    ]
+                },
+                "logprobs": None,
+                "finish_reason": None,
+            }
+        ],
+    ),
+    "call delta": (
+        ToolCallDelta(0, 0, "i0", "c0", "{"),
+        [
+            {
+                "index": 0,
+                "delta": {"tool_calls": [{"index": 0, "function": {"arguments": "{"}}]},
+                "logprobs": None,
+                "finish_reason": None,
+            }
+        ],
+    ),
+    "log-probabilities": (
+        LogprobsDelta(0, (LOGPROB,)),
+        [
+            {
+                "index": 0,
+                "delta": {},
+                "logprobs": {"content": [{"token": "a", "logprob": -0.5, "bytes": [97], "top_logprobs": []}]},
+                "finish_reason": None,
+            }
+        ],
+    ),
+    "usage": (UsageReport(Usage(3, 4)), []),
+    "call completed": (ToolCallCompleted(0, 0, "i0", "c0", "lookup", "{}"), None),
+    "call error": (ToolCallFailed(0, 0, "i0", "c0", BROKEN), None),
+}
+
+
+@pytest.mark.parametrize(("event", "choices"), CHUNKS.values(), ids=CHUNKS.keys())
+def test_the_chunk_of_an_event(event: StreamEvent, choices: list[Any] | None) -> None:
+    chunk = openai_chunk(event, HEAD)
+    if choices is None:
+        assert chunk is None
+        return
+    head = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 17, "model": "m", "choices": choices}
+    usage = {"usage": {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7}} if choices == [] else {}
+    assert chunk == head | usage
+    assert json.loads(encode_event(event, chunk=chunk))["openai_chunk"] == chunk
+
+
+def test_diagnostics_leave_out_what_is_unknown() -> None:
+    origin = Origin("nnrp", "tcp", "c1", 1, 7, 3, "label")
+    observation = Observation(
+        request_id="r",
+        model="m",
+        operation="chat.completions.create",
+        origin=origin,
+        outcome=Outcome.COMPLETED,
+        duration_s=0.5,
+        first_event_s=0.25,
+        last_event_s=0.5,
+        output_events=2,
+        usage=Usage(3, 4),
+        timings=Timings(0.001, 0.002, 0.003),
+        error_kind=None,
+        error_code=None,
+        cancel_reason=None,
+        parser_failure=None,
+        trace=None,
+    )
+    assert json.loads(encode_diagnostics(observation)) == {
+        "type": "response.diagnostics",
+        "diagnostics": {
+            "request_id": "r",
+            "model": "m",
+            "operation": "chat.completions.create",
+            "transport": "tcp",
+            "connection_id": "c1",
+            "session_id": 1,
+            "operation_id": 7,
+            "frame_id": 3,
+            "outcome": "completed",
+            "output_events": 2,
+            "duration_ms": 500.0,
+            "first_event_ms": 250.0,
+            "input_tokens": 3,
+            "output_tokens": 4,
+            "reasoning_tokens": 0,
+            "backend": {"queue_ms": 1.0, "prefill_ms": 2.0, "decode_ms": 3.0},
+        },
+    }
 
 
 BODY = {"id": "chatcmpl-1", "choices": [{"index": 0, "logprobs": None}], "usage": {"total_tokens": 2}}

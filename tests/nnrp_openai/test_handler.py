@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
 import pytest
@@ -21,7 +22,7 @@ from chatdelta import (
 from chatdelta import ToolCallFragment as Fragment
 from chatdelta.testing import Gap, Step, Wait, failing_script, text_script
 from chatserving import EngineHost, RequestRunner
-from nnrp_openai import ChatAdapter, ProfileHandler, ProfileLimits
+from nnrp_openai import ChatAdapter, ProfileHandler, ProfileLimits, capability_document
 from nnrp_wire.carrier import Control
 from tests.nnrp_openai.fake_carrier import FakeOperation, FakeSession, envelope, fake_operation
 from tests.nnrp_openai.serving import Served, serving
@@ -71,6 +72,52 @@ async def test_usage_comes_when_asked_for_right_before_the_terminal() -> None:
         sent = await answered(served, fake_operation(envelope(USAGE_FIELDS)))
         usage = {"input_tokens": 3, "output_tokens": 2, "total_tokens": 5}
         assert sent[:-1] == [*text("Hel", "lo"), ("push", {"type": "response.usage", "usage": usage})]
+
+
+async def test_running_usage_follows_each_step_where_it_is_asked_for() -> None:
+    wanted = {"stream_options": {"include_usage": True, "continuous_usage_stats": True}}
+    async with serving(text_script("Hel", "lo")) as served:
+        sent = await answered(served, fake_operation(envelope(wanted)))
+        counts = [event["usage"]["output_tokens"] for _, event in sent[:-1] if event["type"] == "response.usage"]
+        assert counts == [1, 2, 2]
+
+
+async def test_chunks_only_for_who_asks() -> None:
+    async with serving(text_script("Hel", "lo")) as served:
+        sent = await answered(served, fake_operation(envelope(nnrp={"openai_chunk": True})))
+        chunks = [event["openai_chunk"] for _, event in sent[:-1]]
+        assert [chunk["choices"][0]["delta"] for chunk in chunks] == [{"content": "Hel"}, {"content": "lo"}]
+        body = sent[-1][1][1]["body"]
+        assert {(chunk["id"], chunk["created"], chunk["model"]) for chunk in chunks} == {
+            (body["id"], body["created"], body["model"])
+        }
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_diagnostics_come_once_right_before_the_terminal(stream: bool) -> None:
+    async with serving(text_script("Hel", "lo")) as served:
+        sent = await answered(served, fake_operation(envelope({"stream": stream}, nnrp={"diagnostics": True})))
+        types = [event["type"] for kind, event in sent if kind == "push"]
+        assert types == ["response.output_text.delta"] * (2 * stream) + ["response.diagnostics"]
+        diagnostics = sent[-2][1]["diagnostics"]
+        (record,) = served.records.all
+        assert (diagnostics["outcome"], diagnostics["request_id"]) == ("completed", record.request_id)
+
+
+async def test_diagnostics_of_a_failure_come_before_it() -> None:
+    async with serving(failing_script(BackendFailure("it broke"), *text_script("a")[:1])) as served:
+        sent = await answered(served, fake_operation(envelope(nnrp={"diagnostics": True})))
+        assert [event["type"] for kind, event in sent if kind == "push"][-1] == "response.diagnostics"
+        assert sent[-2][1]["diagnostics"]["error_code"] == "backend_error"
+
+
+async def test_the_capability_document_is_an_operation() -> None:
+    async with serving(text_script("a")) as served:
+        document = {"schema_version": "openai-compatible/1", "operation": "capabilities.get", "body": {}}
+        ((kind, (status, event)),) = await answered(served, fake_operation(json.dumps(document).encode()))
+        assert (kind, status) == ("finish", 200)
+        assert event["body"] == capability_document(served.engine.info)
+        assert served.records.all == []
 
 
 async def test_without_a_stream_only_the_terminal() -> None:
@@ -242,7 +289,7 @@ async def overloaded(served: Served, operation: FakeOperation) -> tuple[Any, tup
 
 async def test_operations_per_session_and_in_all_are_bounded() -> None:
     gate = asyncio.Event()
-    limits = ProfileLimits(max_operations_per_session=1, max_operations=2, retry_after_ms=250)
+    limits = ProfileLimits(max_operations_per_session=1, max_operations=2, max_queued=0, retry_after_ms=250)
     async with serving([Wait(gate), *text_script("a")], limits=limits) as served:
         first, second = fake_operation(envelope()), fake_operation(envelope())
         served.handler.submitted(first)
@@ -254,7 +301,7 @@ async def test_operations_per_session_and_in_all_are_bounded() -> None:
             (429, "server_error", "backend_overload", "1 operations of this session are in flight"),
         )
         other = await overloaded(served, fake_operation(envelope()))
-        assert other == (retry, (429, "server_error", "backend_overload", "2 operations are in flight"))
+        assert other == (retry, (429, "server_error", "backend_overload", "2 operations are in flight and 0 wait"))
         gate.set()
         await until(lambda: first.has_terminal and second.has_terminal and served.handler.in_flight == 0)
         sent = await answered(served, fake_operation(envelope(), first.session, operation_id=9))
@@ -317,7 +364,8 @@ async def test_origin_and_policy() -> None:
         assert (origin.door, origin.transport, origin.connection_id, origin.session_id) == ("nnrp", "unix", "c9", 5)
         assert (origin.operation_id, origin.frame_id, origin.peer_request_id) == (11, 11, "mine")
         policy = first.policy
-        assert (policy.timeout_s, policy.cache_salt, policy.diagnostics, policy.trace) == (60.0, "salt", True, None)
+        assert (policy.cache_salt, policy.diagnostics, policy.trace) == ("salt", True, None)
+        assert policy.timeout_s == pytest.approx(60.0, abs=5.0), "what is left of it since the arrival"
         assert set(first.body) == {"model", "messages", "stream"}
 
 

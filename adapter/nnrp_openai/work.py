@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: MIT
+"""What the handler keeps of a session and of each of its operations."""
+
+from __future__ import annotations
+
+import asyncio
+
+from nnrp_openai.objects import ObjectTable
+from nnrp_openai.terms import Terms
+from nnrp_wire.carrier import Operation
+
+
+class Work:
+    """One operation being served. `is_at_engine` is true between dispatch and the engine's own end."""
+
+    __slots__ = ("is_at_engine", "operation", "task", "terms", "was_dispatched")
+
+    def __init__(self, operation: Operation, terms: Terms) -> None:
+        self.operation = operation
+        self.terms = terms
+        self.is_at_engine = False
+        self.was_dispatched = False
+        self.task: asyncio.Task[None] | None = None
+
+    def dispatch(self) -> None:
+        self.is_at_engine = self.was_dispatched = True
+
+
+class SessionWorks:
+    """One session: its operations by id, and what its peer said for all of them."""
+
+    __slots__ = ("is_closed", "objects", "token_budget", "works")
+
+    def __init__(self, max_objects: int) -> None:
+        self.works: dict[int, Work] = {}
+        self.objects = ObjectTable(max_objects)
+        self.token_budget: int | None = None  # of each operation
+        self.is_closed = False
+
+    def budget_each(self, tokens: int) -> None:
+        """Of the operations that run and of those to come."""
+        self.token_budget = tokens
+        for work in self.works.values():
+            work.terms.token_budget = tokens
