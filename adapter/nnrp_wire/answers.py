@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""What the carrier itself answers to a session's request: one pure function per frame type."""
+"""What the carrier answers to a session's request: one pure function per frame type."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -20,22 +20,23 @@ from nnrp.core import (
 )
 from nnrp.runtime import CacheMissMetadata, CacheMissReason, CacheReferenceMetadata, CapabilityMetadata
 
+from nnrp_wire.limits import KNOWN_CAPABILITY_TOKENS
 from nnrp_wire.rules import encode_tokens
 
 Answer = tuple[MessageType, bytes, bytes]  # frame type, metadata, body
-Tokens = tuple[str, ...]
 
 
-def _capabilities(message_type: MessageType) -> Callable[[CapabilityMetadata, Tokens], Answer]:
-    def answer(request: CapabilityMetadata, tokens: Tokens) -> Answer:
-        body = encode_tokens(tokens)
-        metadata = replace(request, capability_count=len(tokens), body_bytes=len(body), flags=0)
-        return message_type, metadata.pack(), body
+def capabilities(message_type: MessageType, request: CapabilityMetadata, tokens: Sequence[str]) -> Answer:
+    """The answer to CAPABILITY_NEGOTIATION or DEGRADE_PROFILE, in kind. Raises ValueError for an unknown token."""
+    if unknown := set(tokens) - KNOWN_CAPABILITY_TOKENS:
+        raise ValueError(f"unknown capability tokens: {sorted(unknown)}")
+    named = tuple(sorted(set(tokens)))  # clients refuse a list that is not sorted or repeats itself
+    body = encode_tokens(named)
+    metadata = replace(request, capability_count=len(named), body_bytes=len(body), flags=0)
+    return message_type, metadata.pack(), body
 
-    return answer
 
-
-def _cache_miss(request: CacheReferenceMetadata, _tokens: Tokens) -> Answer:
+def _cache_miss(request: CacheReferenceMetadata) -> Answer:
     metadata = CacheMissMetadata(
         cache_namespace=request.cache_namespace,
         cache_key_hi=request.cache_key_hi,
@@ -47,7 +48,7 @@ def _cache_miss(request: CacheReferenceMetadata, _tokens: Tokens) -> Answer:
     return MessageType.CACHE_MISS, metadata.pack(), b""
 
 
-def _cache_put(request: CachePutMetadata, _tokens: Tokens) -> Answer:
+def _cache_put(request: CachePutMetadata) -> Answer:
     metadata = CacheAckMetadata(
         cache_namespace=request.cache_namespace,
         cache_key_hi=request.cache_key_hi,
@@ -60,7 +61,7 @@ def _cache_put(request: CachePutMetadata, _tokens: Tokens) -> Answer:
     return MessageType.CACHE_ACK, metadata.pack(), b""
 
 
-def _patch(request: SessionPatchMetadata, _tokens: Tokens) -> Answer:
+def _patch(request: SessionPatchMetadata) -> Answer:
     metadata = SessionPatchAckMetadata(
         ack_status=SessionPatchAckStatus.REJECTED,
         reject_reason=SessionPatchRejectReason.UNSUPPORTED_FIELD,
@@ -79,13 +80,11 @@ def _patch(request: SessionPatchMetadata, _tokens: Tokens) -> Answer:
     return MessageType.SESSION_PATCH_ACK, metadata.pack(), b""
 
 
-def _pong(_request: None, _tokens: Tokens) -> Answer:
+def _pong(_request: None) -> Answer:
     return MessageType.PONG, b"", b""
 
 
-ANSWERS: dict[MessageType, Callable[[Any, Tokens], Answer]] = {
-    MessageType.CAPABILITY_NEGOTIATION: _capabilities(MessageType.CAPABILITY_NEGOTIATION),
-    MessageType.DEGRADE_PROFILE: _capabilities(MessageType.DEGRADE_PROFILE),
+ANSWERS: dict[MessageType, Callable[[Any], Answer]] = {
     MessageType.CACHE_REFERENCE: _cache_miss,
     MessageType.CACHE_PUT: _cache_put,
     MessageType.SESSION_PATCH: _patch,

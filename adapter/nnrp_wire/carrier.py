@@ -10,11 +10,12 @@ This module knows neither OpenAI nor vLLM nor a transport.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Protocol
 
-from nnrp.core import FrameSubmitMetadata, MessageType, ResultPushMetadata
+from nnrp.core import ErrorCode, FrameSubmitMetadata, MessageType, ResultPushMetadata
 from nnrp.runtime import ResultDropReasonCode, TraceContextMetadata
 
 
@@ -51,7 +52,10 @@ class OperationEnded(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """A control frame that changes no carrier state: hints, credit, budget, objects, caches, capabilities."""
+    """A control frame whose meaning is the profile's: hints, priority, budget, objects, caches, capabilities.
+
+    Credit has been applied by the carrier already.
+    """
 
     message_type: MessageType
     metadata: Any  # the SDK's metadata record of that message type
@@ -78,6 +82,12 @@ class Session(Protocol):
     def retry_after(self, delay_ms: int, *, reason: int, diagnostic: bytes = b"") -> None:
         """Queue RETRY_AFTER for this session. A closed session ignores it."""
 
+    def send_capabilities(self, control: Control, tokens: Sequence[str]) -> None:
+        """Answer a CAPABILITY_NEGOTIATION or DEGRADE_PROFILE. Raises ValueError for an unknown token."""
+
+    def send_error(self, code: ErrorCode, text: str, *, frame_id: int = 0) -> None:
+        """Queue ERROR_RECOVERABLE about one frame of the peer's. A closed session ignores it."""
+
 
 class Operation(Protocol):
     """One submitted work unit: any number of push() or progress(), then exactly one finish() or drop()."""
@@ -97,9 +107,13 @@ class Operation(Protocol):
     @property
     def trace(self) -> TraceContextMetadata | None: ...  # the operation's own, else the session's, as of now
     @property
+    def replaces(self) -> bool: ...  # its place was kept by a SUPERSEDE
+    @property
     def ended(self) -> Ended | None: ...  # set before Handler.operation_ended is called
     async def push(self, event: bytes) -> None:
-        """Send one PARTIAL_RESULT whose body is `event` (not empty). Waits while the peer's buffer is full.
+        """Send one PARTIAL_RESULT whose body is `event` (not empty).
+
+        Waits while the peer's buffer is full or the peer has taken its credit away.
 
         Raises OperationEnded once the operation has ended or its terminal is sent.
         """

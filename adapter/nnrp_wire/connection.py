@@ -26,6 +26,7 @@ from nnrp_wire.wire import KNOWN_HEADER_FLAGS, Frame, FrameReader, FrameRefused,
 logger = logging.getLogger(__name__)
 
 _BEFORE_HELLO = (Action.HELLO, Action.PROBE)
+_UNREAD_ANSWERS = "the peer does not read its answers"
 
 
 class Connection:
@@ -87,8 +88,8 @@ class Connection:
                 if frame is None:
                     break
                 self._take(frame, now)
-                if self._link.outbox.unread_answer_bytes > self.limits.max_unread_answer_bytes:
-                    raise WireFault("the peer does not read its answers")
+                if self._answers_too_much():
+                    raise WireFault(_UNREAD_ANSWERS)
             except WireFault as fault:
                 self._fail(str(fault))
         return events.popleft() if events else None
@@ -97,6 +98,15 @@ class Connection:
         """Let what is due happen: deadlines and the steps of a session's close."""
         for due in self._link.timers.pop_due(now.monotonic_s):
             due.time_up(now)
+
+    def count_answer(self, size: int) -> None:
+        """Bytes that the peer caused outside of this core; too many that it does not read end the connection."""
+        self._link.outbox.unread_answer_bytes += size
+        if self._answers_too_much():
+            self._fail(_UNREAD_ANSWERS)
+
+    def _answers_too_much(self) -> bool:
+        return self._link.outbox.unread_answer_bytes > self.limits.max_unread_answer_bytes
 
     def peer_is_reading(self) -> None:
         """Everything queued so far has left: the answers count starts again."""
@@ -146,6 +156,8 @@ class Connection:
             self.refused_frames += 1
             kind, session_id = frame.message_type, frame.session_id
             logger.debug("%s: frame 0x%02x of session %d refused: %s", self.name, kind, session_id, refusal)
+            if (session := self._link.sessions.get(session_id)) is not None:
+                session.send_error(refusal.code, str(refusal), frame.frame_id)
             if self.refused_frames >= self.limits.max_refused_frames:
                 raise WireFault(f"{self.refused_frames} refused frames") from refusal
 
@@ -183,10 +195,12 @@ class Connection:
             case Action.OPEN:
                 self._open(metadata)
             case Action.PONG:
-                message_type, _, _ = ANSWERS[MessageType.PING](None, ())
+                message_type, _, _ = ANSWERS[MessageType.PING](None)
                 self._link.outbox.put_answer(packet(message_type, frame_id=frame.frame_id))
+            case Action.PRESSURE:
+                self._link.press(metadata)
             case _:
-                pass  # credit, trace, PONG of the whole connection: valid, and nothing here depends on them
+                pass  # trace and PONG of the whole connection: valid, and nothing here depends on them
 
     def _hello(self, metadata: ClientHelloMetadata) -> None:
         if self.state is not ConnectionState.HELLO:

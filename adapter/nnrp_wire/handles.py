@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from itertools import count
 from typing import Protocol
 
-from nnrp.core import FrameSubmitMetadata, ResultPushMetadata
+from nnrp.core import ErrorCode, FrameSubmitMetadata, ResultPushMetadata
 from nnrp.runtime import ResultDropReasonCode, TraceContextMetadata
 
-from nnrp_wire.carrier import Ended
+from nnrp_wire.carrier import Control, Ended, EndReason
 from nnrp_wire.operation import WireOperation
 from nnrp_wire.session import WireSession
 from nnrp_wire.state import OperationState
@@ -42,7 +43,11 @@ class Writer(Protocol):
 
     @property
     def is_full(self) -> bool: ...
+    @property
+    def max_hold_s(self) -> float: ...
     async def writable(self) -> None: ...
+    async def reopened(self) -> None: ...
+    def pump(self) -> None: ...
     def schedule_flush(self) -> None: ...
     def terminal_sent(self) -> None: ...
 
@@ -78,6 +83,14 @@ class SessionHandle:
 
     def retry_after(self, delay_ms: int, *, reason: int, diagnostic: bytes = b"") -> None:
         self._core.send_retry_after(delay_ms, reason, diagnostic)
+        self._writer.schedule_flush()
+
+    def send_capabilities(self, control: Control, tokens: Sequence[str]) -> None:
+        self._core.send_capabilities(control, tokens)
+        self._writer.schedule_flush()
+
+    def send_error(self, code: ErrorCode, text: str, *, frame_id: int = 0) -> None:
+        self._core.send_error(code, text, frame_id)
         self._writer.schedule_flush()
 
 
@@ -116,11 +129,15 @@ class OperationHandle:
         return self._core.trace
 
     @property
+    def replaces(self) -> bool:
+        return self._core.replaces
+
+    @property
     def ended(self) -> Ended | None:
         return self._core.ended
 
     async def push(self, event: bytes) -> None:
-        if self._writer.is_full:
+        if self._writer.is_full or self._core.is_held:
             await self._wait_for_room()
         self._core.send_partial(event)
         self._writer.schedule_flush()
@@ -130,7 +147,7 @@ class OperationHandle:
         self._writer.schedule_flush()
 
     async def finish(self, metadata: ResultPushMetadata, body: bytes) -> None:
-        if self._writer.is_full:
+        if self._writer.is_full or self._core.is_held:
             await self._wait_for_room()
         self._core.send_result(metadata, body)
         self._sent_terminal()
@@ -144,8 +161,25 @@ class OperationHandle:
         self._sent_terminal()
 
     async def _wait_for_room(self) -> None:
-        while self._writer.is_full and self._core.state is OperationState.LIVE:
-            await self._writer.writable()
+        core = self._core
+        while core.state is OperationState.LIVE:
+            if core.is_held:
+                await self._wait_for_credit()
+            elif self._writer.is_full:
+                await self._writer.writable()
+            else:
+                return
+
+    async def _wait_for_credit(self) -> None:
+        """A peer that gives no credit back for too long loses the operation."""
+        core = self._core
+        try:
+            async with asyncio.timeout(self._writer.max_hold_s):
+                while core.is_held and core.state is OperationState.LIVE:
+                    await self._writer.reopened()
+        except TimeoutError:
+            core.end(Ended(EndReason.STALLED))
+            self._writer.pump()
 
     def _sent_terminal(self) -> None:
         self.session.operations.pop(self._core.operation_id, None)

@@ -10,6 +10,7 @@ from nnrp.runtime import TraceContextMetadata
 
 from nnrp_wire.carrier import Ended, EndReason, OperationEnded
 from nnrp_wire.deadlines import Now
+from nnrp_wire.pressure import Valve
 from nnrp_wire.state import MAY_SEND, Interrupted, OperationState
 from nnrp_wire.wire import MAX_EVENT_BYTES, drop_packet, packet, progress_packet
 
@@ -35,9 +36,11 @@ class WireOperation:
         "metadata",
         "operation_id",
         "own_trace",
+        "replaces",
         "session",
         "state",
         "trace_id",
+        "valve",
     )
 
     def __init__(
@@ -52,12 +55,19 @@ class WireOperation:
         self.own_trace: TraceContextMetadata | None = None
         self.ended: Ended | None = None
         self.state = OperationState.LIVE
+        self.valve = Valve()
+        self.replaces = False
         self._session_id = session.session_id
         self._outbox = session.outbox
         self._result_sequence = 0
         self._progress_sequence = 0
         self._deadline_s: float | None = None
         self._expire_at_s: float | None = None
+
+    @property
+    def is_held(self) -> bool:
+        """Whether the peer has closed this operation's scope, or one around it."""
+        return self.valve.closed or self.session.is_held
 
     @property
     def trace(self) -> TraceContextMetadata | None:

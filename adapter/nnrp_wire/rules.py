@@ -17,6 +17,7 @@ from nnrp.core import (
     CacheInvalidateMetadata,
     CachePutMetadata,
     ClientHelloMetadata,
+    ErrorCode,
     FlowUpdateMetadata,
     FlowUpdateScopeKind,
     FrameSubmitMetadata,
@@ -79,7 +80,7 @@ class Action(Enum):
     SCHEDULE = auto()
     TRACE = auto()
     PONG = auto()
-    CAPABILITIES = auto()
+    PRESSURE = auto()
     CACHE_MISS = auto()
     CACHE_REJECT = auto()
     PATCH_REJECT = auto()
@@ -107,7 +108,9 @@ class Rule:
         try:
             return self._decode(frame)
         except ValueError as error:  # of the SDK's codecs and ours; their texts name fields and numbers only
-            raise (WireFault if self.fatal else FrameRefused)(str(error)) from error
+            if self.fatal:
+                raise WireFault(str(error)) from error
+            raise FrameRefused(str(error), ErrorCode.MALFORMED_BODY) from error
 
     def _decode(self, frame: Frame) -> Any:
         if self.codec is None:
@@ -202,9 +205,8 @@ _LOOK = Action.OBSERVE
 _M = MessageType
 
 _CONTROL = Rule(ControlRequestMetadata, _S, _WIDE, Action.END, _DIAGNOSTIC, _role_ok)
-_CAPABILITY = Rule(CapabilityMetadata, _S, _NONE, Action.CAPABILITIES, _BODY, _capabilities_ok)
+_CAPABILITY = Rule(CapabilityMetadata, _S, _NONE, _LOOK, _BODY, _capabilities_ok)
 _ROUTE = Rule(RouteHintMetadata, _S, _WIDE, _LOOK, _BODY)
-_CREDIT = Rule(PressureMetadata, _S, _NONE, _LOOK)
 
 RULES: dict[int, Rule] = {
     _M.CLIENT_HELLO: Rule(
@@ -226,9 +228,9 @@ RULES: dict[int, Rule] = {
     _M.TRACE_CONTEXT: Rule(
         TraceContextMetadata, Scope.EITHER, Target.SESSION_OR_FRAME_OR_EARLY, Action.TRACE, _BODY, _trace_ok
     ),
-    _M.CREDIT_UPDATE: _CREDIT,
-    _M.BACKPRESSURE: Rule(PressureMetadata, _S, _NONE, _LOOK, check=_backpressure_ok),
-    _M.FLOW_UPDATE: Rule(FlowUpdateMetadata, Scope.EITHER, Target.OPTIONAL_OPERATION, _LOOK, check=_flow_ok),
+    _M.CREDIT_UPDATE: Rule(PressureMetadata, _S, _NONE, Action.PRESSURE),
+    _M.BACKPRESSURE: Rule(PressureMetadata, _S, _NONE, Action.PRESSURE, check=_backpressure_ok),
+    _M.FLOW_UPDATE: Rule(FlowUpdateMetadata, Scope.EITHER, Target.OPTIONAL_OPERATION, Action.PRESSURE, check=_flow_ok),
     _M.BUDGET_UPDATE: Rule(BudgetMetadata, _S, _WIDE, _LOOK),
     _M.ROUTE_HINT: _ROUTE,
     _M.EXECUTION_HINT: _ROUTE,

@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from nnrp.core import FrameSubmitMetadata, MessageType, SessionOpenMetadata
+from nnrp.core import ErrorCode, FlowUpdateMetadata, FrameSubmitMetadata, MessageType, SessionOpenMetadata
 from nnrp.runtime import (
     InFlightPolicy,
     ResultDropReasonCode,
@@ -23,13 +23,16 @@ from nnrp_wire.deadlines import Now, Timers
 from nnrp_wire.finished import FinishedOperations
 from nnrp_wire.limits import WireLimits
 from nnrp_wire.operation import WireOperation
+from nnrp_wire.pressure import Pressure, PressureScope, Valve, read_pressure
+from nnrp_wire.reservations import Reservations
 from nnrp_wire.rules import Action, Rule, Target
-from nnrp_wire.state import Controlled, Event, SessionClosed, SessionState, Submitted, Traced
+from nnrp_wire.state import Controlled, Event, Reopened, SessionClosed, SessionState, Submitted, Traced
 from nnrp_wire.wire import (
     Frame,
     FrameRefused,
     Outbox,
     drop_packet,
+    error_packet,
     packet,
     retry_after_packet,
     session_close_ack_packet,
@@ -38,6 +41,7 @@ from nnrp_wire.wire import (
 # The protocol's reason codes that a RETRY_AFTER of ours carries.
 REASON_BUDGET_EXCEEDED = 4
 REASON_SHUTDOWN = 7
+_SEQUENCED = (MessageType.DEADLINE, MessageType.EXPIRE_AT, MessageType.PRIORITY_UPDATE)
 
 
 @dataclass(slots=True)
@@ -50,6 +54,19 @@ class Link:
     timers: Timers[WireOperation | WireSession] = field(default_factory=Timers)
     sessions: dict[int, WireSession] = field(default_factory=dict)
     draining: bool = False  # no new sessions, no new operations
+    valve: Valve = field(default_factory=Valve)
+
+    def press(self, metadata: FlowUpdateMetadata) -> None:
+        """A FLOW_UPDATE of the whole connection."""
+        self.turn(self.valve, read_pressure(MessageType.FLOW_UPDATE, metadata))
+
+    def turn(self, valve: Valve, pressure: Pressure) -> bool:
+        """Whether the update counted; who waits for it to open is told."""
+        was_closed = valve.closed
+        counted = valve.apply(pressure)
+        if was_closed and not valve.closed:
+            self.events.append(Reopened())
+        return counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +95,19 @@ class WireSession:
         self.trace: TraceContextMetadata | None = None
         self._frames: dict[int, WireOperation] = {}
         self._finished = FinishedOperations(link.limits.max_used_operations)
-        self._early_deadlines: dict[int, tuple[int, float]] = {}  # operation id: frame id, monotonic time
-        self._early_traces: dict[int, TraceContextMetadata] = {}  # by frame id
+        self._valve = Valve()
+        self._sequences: dict[tuple[MessageType, int], int] = {}  # of control, by frame type and operation
+        self._reservations = Reservations(
+            max_operations=max_in_flight,
+            max_traces=link.limits.max_early_traces,
+            replacement_wait_s=link.limits.replacement_wait_s,
+        )
         self._close: SessionCloseMetadata | None = None
         self._control_sequence = 0
+
+    @property
+    def is_held(self) -> bool:
+        return self._valve.closed or self._link.valve.closed
 
     # Frames in
 
@@ -120,17 +146,20 @@ class WireSession:
 
     def _submit(self, received: Received) -> None:
         frame, metadata = received.frame, received.metadata
-        deadline_s = self._take_early_deadline(metadata.operation_id, frame.frame_id)
+        reservations = self._reservations
+        deadline_s = reservations.take_deadline(metadata.operation_id, frame.frame_id)
         if frame.frame_id == 0 or self._is_used(metadata.operation_id, frame.frame_id):
             raise FrameRefused("operation or frame id is 0 or already used")
         if self.state is not SessionState.OPEN:
             raise FrameRefused("the session is closing")
-        early_trace = self._early_traces.pop(frame.frame_id, None)
-        if self._link.draining or len(self.operations) >= self.max_in_flight:
+        early_trace = reservations.take_trace(frame.frame_id)
+        replaces = reservations.take_replacement(metadata.operation_id, received.now)
+        if self._link.draining or (self._is_full(received.now) and not replaces):
             self._turn_away(metadata, frame.frame_id)
             return
         operation = WireOperation(self, metadata, frame.body, frame_id=frame.frame_id, trace_id=frame.trace_id)
         operation.own_trace = early_trace
+        operation.replaces = replaces
         self.operations[operation.operation_id] = operation
         self._frames[operation.frame_id] = operation
         self.events.append(Submitted(operation))
@@ -139,20 +168,12 @@ class WireSession:
         if deadline_s is not None:
             operation.set_deadline(deadline_s, received.now)
 
+    def _is_full(self, now: Now) -> bool:
+        return len(self.operations) + self._reservations.replacements(now) >= self.max_in_flight
+
     def _is_used(self, operation_id: int, frame_id: int) -> bool:
         in_use = operation_id in self.operations or frame_id in self._frames
         return in_use or self._finished.has_operation(operation_id) or self._finished.has_frame(frame_id)
-
-    def _take_early_deadline(self, operation_id: int, frame_id: int) -> float | None:
-        if not self._early_deadlines:
-            return None
-        reserved_frame, due_s = self._early_deadlines.pop(operation_id, (frame_id, None))
-        others = [key for key, (reserved, _) in self._early_deadlines.items() if reserved == frame_id]
-        for key in others:
-            del self._early_deadlines[key]
-        if reserved_frame != frame_id or others:
-            raise FrameRefused("the submit does not match its early DEADLINE")
-        return due_s
 
     def _turn_away(self, metadata: FrameSubmitMetadata, frame_id: int) -> None:
         operation_id = metadata.operation_id
@@ -165,10 +186,29 @@ class WireSession:
     def _end(self, received: Received) -> None:
         """CANCEL, ABORT, FRAME_CANCEL, SUPERSEDE; without an operation: all of them."""
         ended = _ended_by(received)
+        if received.message_type is MessageType.SUPERSEDE:
+            self._await_replacement(ended.replaced_by, received.now)
         for operation in [received.operation] if received.operation else list(self.operations.values()):
             operation.end(ended)
 
+    def _await_replacement(self, operation_id: int, now: Now) -> None:
+        """Keep a place for what replaces a superseded operation. Raises FrameRefused."""
+        if not operation_id or self._finished.has_operation(operation_id):
+            raise FrameRefused("the replacement's operation id is 0 or already used")
+        if operation_id not in self.operations:
+            self._reservations.await_replacement(operation_id, now)
+
+    def _refuse_stale(self, received: Received) -> None:
+        """Updates of one kind for one operation count in the order of their sequence; 0 is unordered."""
+        metadata: SchedulingMetadata = received.metadata
+        key = (received.message_type, metadata.operation_id)
+        if metadata.control_sequence and metadata.control_sequence < self._sequences.get(key, 0):
+            raise FrameRefused("a newer update of this kind has been applied", ErrorCode.FRAME_EXPIRED)
+        if received.operation is not None:
+            self._sequences[key] = metadata.control_sequence
+
     def _schedule(self, received: Received) -> None:
+        self._refuse_stale(received)
         metadata: SchedulingMetadata = received.metadata
         due_s = received.now.at_unix_ms(metadata.deadline_unix_ms)
         operation = received.operation
@@ -180,20 +220,9 @@ class WireSession:
             operation.set_expire_at(due_s, received.now)
 
     def _reserve(self, operation_id: int, frame_id: int, due_s: float, now: Now) -> None:
-        early = self._early_deadlines
         if not operation_id or not frame_id or self._is_used(operation_id, frame_id):
             raise FrameRefused("operation and frame id do not belong together")
-        if operation_id in early or any(reserved == frame_id for reserved, _ in early.values()):
-            raise FrameRefused("a second early DEADLINE")
-        if due_s <= now.monotonic_s:
-            raise FrameRefused("an early DEADLINE in the past")
-        if len(early) >= self.max_in_flight:
-            # Submits that never came must not block those to come.
-            for expired in [key for key, (_, expired_s) in early.items() if expired_s <= now.monotonic_s]:
-                del early[expired]
-        if len(early) >= self.max_in_flight:
-            raise FrameRefused("too many early DEADLINEs")
-        early[operation_id] = (frame_id, due_s)
+        self._reservations.add_deadline(operation_id, frame_id, due_s, now)
 
     def _trace(self, received: Received) -> None:
         metadata, operation, frame_id = received.metadata, received.operation, received.frame.frame_id
@@ -202,33 +231,50 @@ class WireSession:
         elif frame_id == 0:
             self.trace = metadata
         else:
-            self._early_traces[frame_id] = metadata
-            if len(self._early_traces) > self._link.limits.max_early_traces:
-                del self._early_traces[next(iter(self._early_traces))]  # the oldest: its submit never came
+            self._reservations.add_trace(frame_id, metadata)
             return  # told with its submit
         self.events.append(Traced(self, metadata, operation))
 
+    def _press(self, received: Received) -> None:
+        try:
+            pressure = read_pressure(received.message_type, received.metadata)
+        except ValueError as error:
+            raise FrameRefused(str(error), ErrorCode.MALFORMED_BODY) from error
+        if (valve := self._valve_of(pressure)) is None:
+            return
+        if not self._link.turn(valve, pressure):
+            raise FrameRefused("a newer credit update has been applied", ErrorCode.FRAME_EXPIRED)
+        self._observe(received)
+
+    def _valve_of(self, pressure: Pressure) -> Valve | None:
+        """None for an operation that has finished. Raises FrameRefused."""
+        if pressure.scope is PressureScope.CONNECTION:
+            return self._link.valve
+        if pressure.scope is PressureScope.SESSION:
+            return self._valve
+        operation = self.operations.get(pressure.operation_id)
+        if operation is None and not self._finished.has_operation(pressure.operation_id):
+            raise FrameRefused("unknown operation")
+        return None if operation is None else operation.valve
+
     def _observe(self, received: Received) -> None:
+        if received.message_type is MessageType.PRIORITY_UPDATE:
+            self._refuse_stale(received)
         frame = received.frame
         control = Control(received.message_type, received.metadata, frame.body, frame.frame_id)
         self.events.append(Controlled(self, control, received.operation))
 
     def _answer(self, received: Received) -> None:
         """Answer in the carrier, then let the handler see it."""
-        message_type, metadata, body = answers.ANSWERS[received.message_type](
-            received.metadata, self._link.limits.capability_tokens
-        )
-        self.outbox.put_answer(
-            packet(
-                message_type,
-                session_id=self.session_id,
-                frame_id=received.frame.frame_id,
-                metadata=metadata,
-                body=body,
-            )
-        )
+        self._put_answer(answers.ANSWERS[received.message_type](received.metadata), received.frame.frame_id)
         if received.message_type is not MessageType.PING:
             self._observe(received)
+
+    def _put_answer(self, answer: answers.Answer, frame_id: int) -> None:
+        message_type, metadata, body = answer
+        self.outbox.put_answer(
+            packet(message_type, session_id=self.session_id, frame_id=frame_id, metadata=metadata, body=body)
+        )
 
     def _closing(self, received: Received) -> None:
         if self.state is not SessionState.OPEN:
@@ -250,7 +296,7 @@ class WireSession:
         Action.SCHEDULE: _schedule,
         Action.TRACE: _trace,
         Action.OBSERVE: _observe,
-        Action.CAPABILITIES: _answer,
+        Action.PRESSURE: _press,
         Action.CACHE_MISS: _answer,
         Action.CACHE_REJECT: _answer,
         Action.PATCH_REJECT: _answer,
@@ -282,6 +328,8 @@ class WireSession:
         """Called by the operation with its terminal, or when the connection is gone."""
         self.operations.pop(operation.operation_id, None)
         self._frames.pop(operation.frame_id, None)
+        for message_type in _SEQUENCED:
+            self._sequences.pop((message_type, operation.operation_id), None)
         self._finished.add(operation.operation_id, operation.frame_id)
         if not self.operations and self.state in (SessionState.DRAINING, SessionState.CLOSING):
             self._acknowledge_close()
@@ -315,6 +363,16 @@ class WireSession:
         self.outbox.put_answer(
             packet(MessageType.TRACE_CONTEXT, session_id=self.session_id, frame_id=frame_id, metadata=metadata.pack())
         )
+
+    def send_capabilities(self, control: Control, tokens: Sequence[str]) -> None:
+        """Answer a CAPABILITY_NEGOTIATION or DEGRADE_PROFILE with what is true."""
+        if self.state is not SessionState.CLOSED:
+            self._put_answer(answers.capabilities(control.message_type, control.metadata, tokens), control.frame_id)
+
+    def send_error(self, code: ErrorCode, text: str, frame_id: int) -> None:
+        """Queue ERROR_RECOVERABLE about one frame of the peer's."""
+        if self.state is not SessionState.CLOSED:
+            self.outbox.put_answer(error_packet(self.session_id, code, text, frame_id))
 
     def send_retry_after(self, delay_ms: int, reason: int, diagnostic: bytes) -> None:
         if self.state is SessionState.CLOSED:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""The asyncio shell of one connection: bytes, time and handler calls around the sans-IO core.
+"""The asyncio shell of one connection: bytes and time around the layers and the sans-IO core.
 
 A Protocol for any stream transport. It decides nothing about frames; it adds one write per turn of the event loop,
-backpressure, timeouts, and the translation of the core's events into handler calls.
+backpressure and timeouts. What the core has to tell goes through dispatch.py to the handler.
 """
 
 from __future__ import annotations
@@ -11,35 +11,23 @@ import asyncio
 import logging
 import socket
 import time
-from collections.abc import Callable
-from contextlib import suppress
 from itertools import count
-from typing import Any, Protocol, assert_never, cast
+from typing import Any, Protocol, cast
 
-from nnrp.runtime import ResultDropReasonCode
-
-from nnrp_wire.carrier import EndReason, Handler, OperationEnded
+from nnrp_wire.carrier import EndReason, Handler
 from nnrp_wire.connection import Connection
 from nnrp_wire.deadlines import Now
-from nnrp_wire.handles import OperationHandle, Pulse, SessionHandle
+from nnrp_wire.dispatch import Dispatcher
+from nnrp_wire.handles import Pulse
+from nnrp_wire.layers import Layers
 from nnrp_wire.limits import WireLimits
-from nnrp_wire.operation import WireOperation
-from nnrp_wire.session import WireSession
-from nnrp_wire.state import (
-    ConnectionState,
-    Controlled,
-    Event,
-    Interrupted,
-    OperationState,
-    SessionClosed,
-    SessionOpened,
-    Submitted,
-    Traced,
-)
+from nnrp_wire.patience import Patience
+from nnrp_wire.state import ConnectionState, Interrupted, Reopened
 
 logger = logging.getLogger(__name__)
 
 _connection_numbers = count(1)  # for ids in logs, unique in the process
+_LOGGED_REASON_CHARS = 200  # a layer's reason may quote the peer
 
 
 class Owner(Protocol):
@@ -57,26 +45,24 @@ class Owner(Protocol):
 class ConnectionShell(asyncio.Protocol):
     """One peer on a stream transport."""
 
-    def __init__(self, owner: Owner, handler: Handler, limits: WireLimits, transport_name: str) -> None:
+    def __init__(
+        self, owner: Owner, handler: Handler, limits: WireLimits, transport_name: str, layers: Layers | None = None
+    ) -> None:
         self.connection_id = f"c{next(_connection_numbers)}"
         self.transport_name = transport_name
         self.peer = ""
         self.connection = Connection(limits, self.connection_id)
-        self._owner, self._handler, self._limits = owner, handler, limits
+        self._owner, self._limits = owner, limits
+        self._layers = layers or Layers()
         self._loop = asyncio.get_running_loop()
+        self._dispatcher = Dispatcher(handler, self, limits.trace_hold_s)
+        self._patience = Patience(self.connection, limits, self._loop.time())
         self._transport: asyncio.Transport | None = None  # None: not admitted, or lost
-        self._sessions: dict[WireSession, SessionHandle] = {}
-        self._held: dict[OperationHandle, asyncio.TimerHandle] = {}
         self._room = Pulse()
         self._is_paused = False
         self._is_pumping = False
         self._flush_handle: asyncio.Handle | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._made_s = self._active_s = self._loop.time()
-        self._half_since_s: float | None = None
-        self._packets_seen = 0
-        self._stall_since_s: float | None = None
-        self._stall_bytes = 0
 
     # asyncio.Protocol
 
@@ -96,10 +82,13 @@ class ConnectionShell(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._transport is None:
             return
-        self._active_s = self._loop.time()
-        self.connection.feed(data)
+        self.connection.feed(self._layers.receive(data))
+        self._answer()
         self.pump()
-        self._watch_half_packet()
+        holds_half = self.connection.holds_half_packet or self._layers.holds_half
+        self._patience.received(self._loop.time(), holds_half=holds_half)
+        if self._layers.ended is not None:
+            self._peer_has_ended(self._layers.ended)
         self._arm()
 
     def connection_lost(self, _exc: Exception | None) -> None:
@@ -117,13 +106,12 @@ class ConnectionShell(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self._is_paused = True
-        self._stall_since_s = self._loop.time()
-        self._stall_bytes = self._buffered_bytes()
+        self._patience.paused(self._loop.time(), self._buffered_bytes())
         self._arm()
 
     def resume_writing(self) -> None:
         self._is_paused = False
-        self._stall_since_s = None
+        self._patience.resumed()
         self.connection.peer_is_reading()
         self._room.fire()
 
@@ -142,13 +130,21 @@ class ConnectionShell(asyncio.Protocol):
         else:
             await asyncio.sleep(0)  # a handler that never waits otherwise must not keep the loop for itself
 
+    @property
+    def max_hold_s(self) -> float:
+        return self._limits.max_hold_s
+
+    async def reopened(self) -> None:
+        """Wait until credit comes or an operation ends; the caller looks again."""
+        await self._room.wait()
+
     def schedule_flush(self) -> None:
         # One write per turn of the loop: what all operations push in this turn leaves in one segment.
         if self._flush_handle is None and self._transport is not None:
             self._flush_handle = self._loop.call_soon(self._flush)
 
     def terminal_sent(self) -> None:
-        self._active_s = self._loop.time()
+        self._patience.active(self._loop.time())
         self.pump()  # the last terminal may have closed its session
         self._arm()
         self._owner.changed()
@@ -158,13 +154,25 @@ class ConnectionShell(asyncio.Protocol):
             self._flush_handle.cancel()
             self._flush_handle = None
         data = self.connection.take_output()
+        if not data:
+            return
+        self._write(self._layers.wrap(data))
+        if not self._is_paused:
+            self.connection.peer_is_reading()
+
+    def _answer(self) -> None:
+        """Send what the layers themselves have to say."""
+        if answers := self._layers.take_answers():
+            if self._is_paused:
+                self.connection.count_answer(len(answers))
+            self._write(answers)
+
+    def _write(self, data: bytes) -> None:
         if not data or self._transport is None or self._transport.is_closing():
             return
         if self._is_paused:
-            self._stall_bytes += len(data)
+            self._patience.written_while_paused(len(data))
         self._transport.write(data)
-        if not self._is_paused:
-            self.connection.peer_is_reading()
 
     def _buffered_bytes(self) -> int:
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
@@ -183,12 +191,22 @@ class ConnectionShell(asyncio.Protocol):
         self.connection.turn_away()
         self.pump()
         self._flush()
+        self._write(self._layers.farewell())
         if self._transport is not None:
             self._transport.close()
 
     def abort(self) -> None:
         if self._transport is not None:
             self._transport.abort()
+
+    def _peer_has_ended(self, reason: str) -> None:
+        """A layer lets nothing more through; what it said last still goes out."""
+        logger.info("%s: closing %s: %s", self.connection_id, self.peer, reason[:_LOGGED_REASON_CHARS])
+        if self._transport is not None:
+            self._transport.close()
+            self._loop.call_later(self._limits.close_grace_s, self.abort)  # if it does not take even that
+        self.connection.lose(EndReason.DISCONNECTED)
+        self.pump()
 
     # Events
 
@@ -199,112 +217,31 @@ class ConnectionShell(asyncio.Protocol):
         self._is_pumping = True
         try:
             while (event := self.connection.next_event(self._now())) is not None:
-                self._dispatch(event)
+                if isinstance(event, Interrupted | Reopened):
+                    self._room.fire()  # a push() may be waiting
+                self._dispatcher.dispatch(event)
         finally:
             self._is_pumping = False
-        if self.connection.state is ConnectionState.CLOSED:
+        if self.connection.state is ConnectionState.CLOSED and self._layers.ended is None:
             self.abort()
         self.schedule_flush()
 
     def _now(self) -> Now:
         return Now(self._loop.time(), time.time())
 
-    def _dispatch(self, event: Event) -> None:
-        match event:
-            case SessionOpened(core):
-                session = self._sessions[core] = SessionHandle(core, self)
-                self._call(None, self._handler.session_opened, session)
-            case Submitted(operation):
-                self._submitted(operation)
-            case Interrupted(operation):
-                self._room.fire()  # its push() may be waiting
-                self._interrupted(operation)
-            case Traced(core, metadata, operation):
-                self._about(self._handler.traced, core, metadata, operation)
-            case Controlled(core, control, operation):
-                self._about(self._handler.controlled, core, control, operation)
-            case SessionClosed(core):
-                self._call(None, self._handler.session_closed, self._sessions.pop(core))
-            case _:
-                assert_never(event)
-
-    def _submitted(self, core: WireOperation) -> None:
-        session = self._sessions[core.session]
-        operation = session.operations[core.operation_id] = OperationHandle(core, session, self)
-        if core.own_trace is not None or self._limits.trace_hold_s <= 0:
-            self._call(operation, self._handler.submitted, operation)
-            return
-        # SDK clients can send the trace of an operation only after its submit.
-        self._held[operation] = self._loop.call_later(self._limits.trace_hold_s, self._release, operation)
-
-    def _release(self, operation: OperationHandle) -> None:
-        """Tell the handler of a submit that waited for its trace; the rest of its events then follow in order."""
-        timer = self._held.pop(operation, None)
-        if timer is not None:
-            timer.cancel()
-            self._call(operation, self._handler.submitted, operation)
-
-    def _interrupted(self, core: WireOperation) -> None:
-        operation = self._sessions[core.session].operations.get(core.operation_id)
-        if operation is None:  # the handler has sent its terminal meanwhile
-            return
-        self._release(operation)
-        self._call(operation, self._handler.operation_ended, operation)
-        if core.state is OperationState.GONE:
-            operation.session.operations.pop(core.operation_id, None)
-
-    def _about(
-        self, method: Callable[[Any, Any, Any], None], core: WireSession, what: Any, target: WireOperation | None
-    ) -> None:
-        session = self._sessions[core]
-        operation = None if target is None else session.operations.get(target.operation_id)
-        if target is not None and operation is None:
-            return
-        if operation is not None:
-            self._release(operation)
-        self._call(operation, method, session, what, operation)
-
-    def _call(self, operation: OperationHandle | None, method: Callable[..., None], *args: Any) -> None:
-        """A handler's failure costs the operation concerned, never the connection."""
-        try:
-            method(*args)
-        except Exception:
-            logger.exception("%s: the handler failed", self.connection_id)
-            if operation is not None:
-                with suppress(OperationEnded):
-                    operation.drop_now(ResultDropReasonCode.TRANSPORT_CLOSED)
-
     # Time: one timer per connection, armed for whatever is due first
-
-    def _watch_half_packet(self) -> None:
-        if not self.connection.holds_half_packet:
-            self._half_since_s = None
-        elif self._half_since_s is None or self.connection.packets_received != self._packets_seen:
-            self._half_since_s = self._loop.time()
-        self._packets_seen = self.connection.packets_received
 
     def _arm(self) -> None:
         if self._transport is None:
             return
-        due_s = self._due_s()
+        due_s = self._patience.due_s()
+        if (wakeup_s := self.connection.next_wakeup_s()) is not None:
+            due_s = min(due_s, wakeup_s)
         if self._timer is not None:
             if self._timer.when() <= due_s:  # it looks again by itself; re-arming at each frame would cost more
                 return
             self._timer.cancel()
         self._timer = self._loop.call_at(due_s, self._time_up)
-
-    def _due_s(self) -> float:
-        limits = self._limits
-        due = [self._active_s + limits.idle_timeout_s]
-        if self.connection.state is ConnectionState.HELLO:
-            due.append(self._made_s + limits.hello_timeout_s)
-        if self._half_since_s is not None:
-            due.append(self._half_since_s + limits.half_packet_timeout_s)
-        if self._stall_since_s is not None:
-            due.append(self._stall_since_s + limits.stall_s)
-        if (wakeup_s := self.connection.next_wakeup_s()) is not None:
-            due.append(wakeup_s)
-        return min(due)
 
     def _time_up(self) -> None:
         self._timer = None
@@ -313,39 +250,14 @@ class ConnectionShell(asyncio.Protocol):
         self.pump()
         if self._transport is None or self.connection.state is ConnectionState.CLOSED:
             return
-        if self._peer_does_not_read(now.monotonic_s):
-            self._give_up("it does not read", EndReason.STALLED)
-        elif (reason := self._silence(now.monotonic_s)) is not None:
-            self._give_up(reason, EndReason.DISCONNECTED)
-        else:
+        exhausted = self._patience.exhausted(now.monotonic_s, self._buffered_bytes())
+        if exhausted is None:
             self._arm()
-
-    def _give_up(self, reason: str, end_reason: EndReason) -> None:
+            return
+        reason, end_reason = exhausted
         logger.info("%s: closing %s: %s", self.connection_id, self.peer, reason)
         self.connection.lose(end_reason)
         self.pump()
-
-    def _silence(self, now_s: float) -> str | None:
-        """Which wait on the peer is over."""
-        limits = self._limits
-        if self.connection.state is ConnectionState.HELLO and now_s >= self._made_s + limits.hello_timeout_s:
-            return "no CLIENT_HELLO in time"
-        if self._half_since_s is not None and now_s >= self._half_since_s + limits.half_packet_timeout_s:
-            return "half a packet for too long"
-        if now_s >= self._active_s + limits.idle_timeout_s:
-            if self.connection.is_idle:
-                return "idle"
-            self._active_s = now_s  # work in flight is not idleness; look again later
-        return None
-
-    def _peer_does_not_read(self, now_s: float) -> bool:
-        if self._stall_since_s is None or now_s < self._stall_since_s + self._limits.stall_s:
-            return False
-        buffered = self._buffered_bytes()
-        if buffered >= self._stall_bytes:
-            return True
-        self._stall_bytes, self._stall_since_s = buffered, now_s  # slow, but it reads
-        return False
 
 
 def _set_socket_options(sock: socket.socket | None) -> None:

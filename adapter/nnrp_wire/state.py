@@ -89,4 +89,9 @@ class SessionClosed:
     session: WireSession
 
 
-Event = SessionOpened | Submitted | Interrupted | Traced | Controlled | SessionClosed
+@dataclass(frozen=True, slots=True)
+class Reopened:
+    """Credit has come: what waited may be sent."""
+
+
+Event = SessionOpened | Submitted | Interrupted | Traced | Controlled | Reopened | SessionClosed

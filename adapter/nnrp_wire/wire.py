@@ -6,17 +6,20 @@ Own structs only where it is hot or where the SDK has no codec; every other reco
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from struct import Struct
 from typing import NamedTuple
 
-from nnrp.core import HEADER_LENGTH, HEADER_MAGIC, MessageType
-from nnrp.runtime import RuntimeRole
+from nnrp.core import HEADER_LENGTH, HEADER_MAGIC, ErrorCode, ErrorScope, MessageType
+from nnrp.runtime import RecoverableErrorMetadata, RuntimeRole
 
 from nnrp_wire.limits import MAX_PACKET_BYTES
 
 HEADER_LAYOUT = "<4sBBBBIIIIIHHQ"
 HEADER = Struct(HEADER_LAYOUT)
 KNOWN_HEADER_FLAGS = 0x3F
+_LENGTHS = Struct("<II")  # metadata and body, in the header
+_LENGTHS_AT = 12
 VERSION_MAJOR = 1
 WIRE_FORMAT = 0
 
@@ -41,7 +44,11 @@ class WireFault(Exception):
 
 
 class FrameRefused(Exception):
-    """The peer broke a rule that costs it this one frame."""
+    """The peer broke a rule that costs it this one frame; `str()` and `code` are for the peer."""
+
+    def __init__(self, text: str, code: ErrorCode = ErrorCode.INVALID_STATE) -> None:
+        super().__init__(text)
+        self.code = code
 
 
 class Frame(NamedTuple):
@@ -144,6 +151,25 @@ class Outbox:
         return data
 
 
+def packet_length(data: bytes) -> int:
+    """How long the packet is that `data` begins with, by its header; 0 if that is not complete."""
+    if len(data) < HEADER_LENGTH:
+        return 0
+    meta_len, body_len = _LENGTHS.unpack_from(data, _LENGTHS_AT)
+    return HEADER_LENGTH + int(meta_len) + int(body_len)
+
+
+def split_packets(data: bytes) -> Iterator[memoryview]:
+    """The packets of ours that `data` consists of, in order."""
+    view = memoryview(data)
+    position = 0
+    while position < len(data):
+        meta_len, body_len = _LENGTHS.unpack_from(data, position + _LENGTHS_AT)
+        end = position + HEADER_LENGTH + meta_len + body_len
+        yield view[position:end]
+        position = end
+
+
 def packet(
     message_type: MessageType, *, session_id: int = 0, frame_id: int = 0, metadata: bytes = b"", body: bytes = b""
 ) -> bytes:
@@ -180,6 +206,24 @@ def retry_after_packet(session_id: int, sequence: int, delay_ms: int, reason: in
         session_id, sequence, delay_ms, 0, reason, _SERVER, 0, len(diagnostic),
     )  # fmt: skip
     return fixed + diagnostic
+
+
+def error_packet(session_id: int, code: ErrorCode, text: str, frame_id: int) -> bytes:
+    """ERROR_RECOVERABLE about one frame; its header names no frame, since a client may not know the one it is about."""
+    diagnostic = text.encode()
+    metadata = RecoverableErrorMetadata(
+        error_code=int(code),
+        error_scope=int(ErrorScope.FRAME),
+        recovery_action=0,
+        source_role=RuntimeRole.SERVER,
+        flags=0,
+        retry_after_ms=0,
+        related_session_id=session_id,
+        related_frame_id=frame_id,
+        related_view_id=0,
+        diagnostic_bytes=len(diagnostic),
+    )
+    return packet(MessageType.ERROR_RECOVERABLE, session_id=session_id, metadata=metadata.pack(), body=diagnostic)
 
 
 def session_close_ack_packet(session_id: int, last_operation_id: int) -> bytes:

@@ -7,7 +7,7 @@ from nnrp_wire.connection import Connection
 from nnrp_wire.deadlines import Now
 from nnrp_wire.limits import WireLimits
 from nnrp_wire.operation import WireOperation
-from nnrp_wire.state import Controlled, Event, Interrupted, SessionClosed, SessionOpened, Submitted, Traced
+from nnrp_wire.state import Controlled, Event, Interrupted, Reopened, SessionClosed, SessionOpened, Submitted, Traced
 from tests.support import wire_frames as w
 
 START = Now(monotonic_s=100.0, unix_s=1_700_000_000.0)
@@ -33,6 +33,8 @@ def describe(event: Event) -> str:
             return f"traced {of.operation_id if of else 'session'} {metadata.trace_id:x}"
         case Controlled(_, control, of):
             return f"control {control.message_type.name} {of.operation_id if of else '-'}"
+        case Reopened():
+            return "reopened"
         case SessionClosed(session):
             return f"closed {session.session_id}"
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from nnrp.core import PayloadKind, ResultFlags, ResultPushMetadata
+from nnrp.core import MessageType, PayloadKind, ResultFlags, ResultPushMetadata
 from nnrp.runtime import ResultDropReasonCode, TraceContextMetadata
 
 from nnrp_wire.carrier import Control, Ended, EndReason, Operation, OperationEnded, Session
@@ -27,6 +27,7 @@ EMPTY_SUCCESS = ResultPushMetadata(
     tile_index_bytes=0,
     payload_kind_bitmap=PayloadKind.NONE,
 )
+CAPABILITIES = ("control.supersede", "control.cancel_abort")
 DROP_CODES = {
     EndReason.SUPERSEDED: ResultDropReasonCode.SUPERSEDED,
     EndReason.DEADLINE: ResultDropReasonCode.DEADLINE_EXPIRED,
@@ -83,6 +84,8 @@ class ScriptedHandler:
 
     def controlled(self, session: Session, control: Control, operation: Operation | None) -> None:
         self.controls.append(control)
+        if control.message_type in (MessageType.CAPABILITY_NEGOTIATION, MessageType.DEGRADE_PROFILE):
+            session.send_capabilities(control, CAPABILITIES)
 
     def session_closed(self, session: Session) -> None:
         self.told.append("closed")

@@ -164,12 +164,10 @@ def test_timers_are_due_in_order_and_stale_ones_do_not_pile_up() -> None:
         {"max_packet_bytes": 100},
         {"max_in_flight": 0},
         {"max_in_flight": 65_536},
-        {"capability_tokens": ("control.supersede", "control.cancel_abort")},
-        {"capability_tokens": ("control.fly",)},
     ],
 )
 def test_limits_that_make_no_sense_are_refused(wrong: dict[str, object]) -> None:
-    with pytest.raises(ValueError, match=r"must be|unknown"):
+    with pytest.raises(ValueError, match="must be"):
         WireLimits(**wrong)  # type: ignore[arg-type]
 
 

@@ -1,13 +1,11 @@
 # SPDX-License-Identifier: MIT
-"""The carrier over real sockets against the SDK's own native client: what the pinned SDK accepts is the contract."""
+"""Every transport over real sockets with the SDK's own native client: what the pinned SDK accepts is the contract."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytest
@@ -24,41 +22,11 @@ from nnrp.runtime import (
 )
 from nnrp.schema import StreamSemantics
 
-from nnrp_wire import EndReason, NnrpListener, WireLimits, open_listener
-from tests.nnrp_wire.scripted_handler import ScriptedHandler
-from tests.support.sdk_client import SdkClient, SdkEvent, SdkOperation, SdkSession
+from nnrp_wire import EndReason, WireLimits
+from tests.nnrp_wire.sdk_serving import Serving
+from tests.support.sdk_client import SdkEvent, SdkOperation, SdkSession
 
 PARTIAL, RESULT, DROP = MessageType.PARTIAL_RESULT, MessageType.RESULT_PUSH, MessageType.RESULT_DROP_REASON
-
-
-@dataclass
-class Served:
-    """A listener, its handler, one SDK client, whose calls all block and therefore run in threads."""
-
-    handler: ScriptedHandler
-    listener: NnrpListener
-    client: SdkClient
-
-    async def open(self, **options: int) -> SdkSession:
-        return await asyncio.to_thread(lambda: self.client.open_session(**options))
-
-    async def held(self, session: SdkSession) -> SdkOperation:
-        """An operation whose first event the client has seen and which then waits for its end."""
-        operation = await asyncio.to_thread(session.submit, b"hold")
-        await asyncio.to_thread(lambda: next(session.events(operation)))
-        return operation
-
-
-@asynccontextmanager
-async def serving(limits: WireLimits | None = None) -> AsyncIterator[Served]:
-    handler = ScriptedHandler()
-    async with await open_listener(handler, limits=limits) as listener:
-        client = await asyncio.to_thread(SdkClient.connect, listener.port)
-        try:
-            yield Served(handler, listener, client)
-        finally:
-            await asyncio.to_thread(client.close)
-    await handler.finished()
 
 
 def kinds(events: list[SdkEvent]) -> list[MessageType]:
@@ -69,7 +37,7 @@ def kinds(events: list[SdkEvent]) -> list[MessageType]:
 
 
 @pytest.mark.asyncio
-async def test_64_concurrent_operations_of_one_session_each_in_order() -> None:
+async def test_64_concurrent_operations_of_one_session_each_in_order(serving: Serving) -> None:
     async with serving() as served:
         session = await served.open()
 
@@ -87,7 +55,7 @@ async def test_64_concurrent_operations_of_one_session_each_in_order() -> None:
 
 
 @pytest.mark.asyncio
-async def test_several_sessions_share_a_connection_and_keep_apart() -> None:
+async def test_several_sessions_share_a_connection_and_keep_apart(serving: Serving) -> None:
     async with serving() as served:
 
         def scenario() -> None:
@@ -99,11 +67,11 @@ async def test_several_sessions_share_a_connection_and_keep_apart() -> None:
         await asyncio.to_thread(scenario)
         assert [session.session_id for session in served.handler.sessions] == list(range(1, 9))
         assert len({session.serial for session in served.handler.sessions}) == 8
-        assert {session.transport for session in served.handler.sessions} == {"tcp"}
+        assert {session.transport for session in served.handler.sessions} == {served.transport}
 
 
 @pytest.mark.asyncio
-async def test_sessions_close_and_open_again_on_the_same_connection() -> None:
+async def test_sessions_close_and_open_again_on_the_same_connection(serving: Serving) -> None:
     async with serving() as served:
 
         def scenario() -> None:
@@ -118,7 +86,7 @@ async def test_sessions_close_and_open_again_on_the_same_connection() -> None:
 
 
 @pytest.mark.asyncio
-async def test_progress_trace_and_retry_after_reach_the_client() -> None:
+async def test_progress_trace_and_retry_after_reach_the_client(serving: Serving) -> None:
     async with serving() as served:
         session = await served.open()
         operation = await served.held(session)
@@ -164,7 +132,7 @@ def unix_ms(from_now_s: float) -> int:
 
 @pytest.mark.asyncio
 @pytest.mark.parametrize("end", ENDS, ids=lambda end: end.name)
-async def test_an_end_reaches_the_handler_and_its_drop_the_client(end: End) -> None:
+async def test_an_end_reaches_the_handler_and_its_drop_the_client(serving: Serving, end: End) -> None:
     async with serving() as served:
         session = await served.open()
         operation = await served.held(session)
@@ -181,7 +149,7 @@ async def test_an_end_reaches_the_handler_and_its_drop_the_client(end: End) -> N
 
 
 @pytest.mark.asyncio
-async def test_cancel_in_mid_stream_ends_one_stream_and_leaves_the_others() -> None:
+async def test_cancel_in_mid_stream_ends_one_stream_and_leaves_the_others(serving: Serving) -> None:
     async with serving() as served:
         session = await served.open()
 
@@ -200,7 +168,7 @@ async def test_cancel_in_mid_stream_ends_one_stream_and_leaves_the_others() -> N
 
 
 @pytest.mark.asyncio
-async def test_the_in_flight_limit_is_enforced_and_announced() -> None:
+async def test_the_in_flight_limit_is_enforced_and_announced(serving: Serving) -> None:
     async with serving(WireLimits(max_in_flight=3)) as served:
         with pytest.raises(NativeRuntimeError):
             await served.open(max_in_flight=4)
@@ -224,7 +192,7 @@ async def test_the_in_flight_limit_is_enforced_and_announced() -> None:
 
 
 @pytest.mark.asyncio
-async def test_a_deadline_may_come_before_its_submit() -> None:
+async def test_a_deadline_may_come_before_its_submit(serving: Serving) -> None:
     async with serving() as served:
         session = await served.open()
 
@@ -244,7 +212,7 @@ async def test_a_deadline_may_come_before_its_submit() -> None:
 
 
 @pytest.mark.asyncio
-async def test_the_sdks_own_submit_with_timeout() -> None:
+async def test_the_sdks_own_submit_with_timeout(serving: Serving) -> None:
     async with serving() as served:
         session = await served.open()
 
@@ -265,7 +233,7 @@ async def test_the_sdks_own_submit_with_timeout() -> None:
 
 
 @pytest.mark.asyncio
-async def test_trace_in_both_scopes() -> None:
+async def test_trace_in_both_scopes(serving: Serving) -> None:
     async with serving(WireLimits(trace_hold_s=0.5)) as served:
         session = await served.open()
 
@@ -287,7 +255,7 @@ async def test_trace_in_both_scopes() -> None:
 
 
 @pytest.mark.asyncio
-async def test_control_that_only_the_profile_understands() -> None:
+async def test_control_that_only_the_profile_understands(serving: Serving) -> None:
     async with serving() as served:
         session = await served.open()
         operation = await served.held(session)
@@ -314,116 +282,3 @@ async def test_control_that_only_the_profile_understands() -> None:
             MessageType.CAPABILITY_NEGOTIATION,
             MessageType.CACHE_REFERENCE,
         ]
-
-
-# Close
-
-
-@pytest.mark.asyncio
-async def test_close_with_operations_in_flight() -> None:
-    async with serving(WireLimits(close_grace_s=5)) as served:
-        session = await served.open()
-        await served.held(session)
-        await served.held(session)
-
-        started_s = time.monotonic()
-        await asyncio.to_thread(session.close)
-
-        assert time.monotonic() - started_s < served.listener.limits.close_grace_s
-        assert served.handler.reasons() == [EndReason.SESSION_CLOSED] * 2
-        assert served.handler.told[-1] == "closed"
-        assert served.listener.operations_in_flight == 0
-
-
-@pytest.mark.asyncio
-async def test_close_does_not_wait_for_a_handler_that_never_answers() -> None:
-    async with serving(WireLimits(close_grace_s=0.1)) as served:
-        session = await served.open()
-        operation = await asyncio.to_thread(session.submit, b"mute")
-        await asyncio.to_thread(lambda: next(session.events(operation)))
-
-        await asyncio.to_thread(session.close)
-        assert served.handler.told[-2:] == ["ended 1001", "closed"]
-        # The connection goes on.
-        assert kinds(await asyncio.to_thread(lambda: again(served.client))) == [PARTIAL, RESULT]
-
-
-def again(client: SdkClient) -> list[SdkEvent]:
-    session = client.open_session()
-    return session.collect(session.submit(b"stream 1"))
-
-
-# Faults
-
-
-@pytest.mark.asyncio
-async def test_a_failing_handler_costs_one_operation(caplog: pytest.LogCaptureFixture) -> None:
-    async with serving() as served:
-        session = await served.open()
-        with caplog.at_level(logging.ERROR, logger="nnrp_wire"):
-            operation = await asyncio.to_thread(session.submit, b"raise")
-            (drop,) = await asyncio.to_thread(session.collect, operation)
-
-        assert (drop.metadata.drop_reason_code, drop.payload) == (8, b"")
-        assert "scripted failure" in caplog.text  # with its traceback
-        assert kinds(await asyncio.to_thread(lambda: session.collect(session.submit(b"stream 1")))) == [PARTIAL, RESULT]
-
-
-@pytest.mark.asyncio
-async def test_an_event_larger_than_every_buffer_arrives_whole() -> None:
-    async with serving() as served:
-        session = await served.open()
-        operation = await served.held(session)
-        event = bytes(range(256)) * 4 * 8192  # 8 MiB
-
-        await served.handler.operations[0].push(event)
-        assert (await asyncio.to_thread(lambda: next(session.events(operation)))).body == event
-        await asyncio.to_thread(session.cancel, operation)
-        await asyncio.to_thread(session.collect, operation)
-
-
-# Drain
-
-
-@pytest.mark.asyncio
-async def test_drain_lets_operations_finish_and_refuses_new_ones() -> None:
-    async with serving() as served:
-        session = await served.open()
-        operation = await asyncio.to_thread(session.submit, b"late")
-        await asyncio.to_thread(lambda: next(session.events(operation)))
-
-        drain = asyncio.create_task(served.listener.drain(10))
-        await asyncio.sleep(0)
-        (refusal,) = await asyncio.to_thread(lambda: session.collect(session.submit(b"stream 1")))
-        assert refusal.metadata.drop_reason_code == 4
-        with pytest.raises(NativeRuntimeError):
-            await served.open()
-        served.handler.release.set()
-        assert kinds(await asyncio.to_thread(session.collect, operation)) == [RESULT]
-        await drain
-
-        assert served.listener.connection_count == 0
-        assert served.handler.ended == []
-        close_quietly(served.client)
-
-
-@pytest.mark.asyncio
-async def test_drain_ends_what_is_not_finished_in_time() -> None:
-    async with serving() as served:
-        session = await served.open()
-        operation = await served.held(session)
-
-        started_s = time.monotonic()
-        await served.listener.drain(0.05)
-        (drop,) = await asyncio.to_thread(session.collect, operation)
-
-        assert (drop.metadata.drop_reason_code, drop.payload) == (8, b"shutdown")
-        assert served.handler.reasons() == [EndReason.SHUTDOWN]
-        assert time.monotonic() - started_s < 5
-        close_quietly(served.client)
-
-
-def close_quietly(client: SdkClient) -> None:
-    """The server has gone first: the SDK's close reports that."""
-    with suppress(NativeRuntimeError):
-        client.close()

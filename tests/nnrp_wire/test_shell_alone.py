@@ -10,36 +10,12 @@ import pytest
 
 from nnrp_wire import EndReason, NnrpListener, OperationEnded, WireLimits
 from nnrp_wire.shell import ConnectionShell
+from tests.nnrp_wire.recording_transport import RecordingTransport
 from tests.nnrp_wire.scripted_handler import EMPTY_SUCCESS, ScriptedHandler
 from tests.support import wire_frames as w
 
 TIMEOUT_S = 10
 NO_HOLD = WireLimits(trace_hold_s=0)
-
-
-class RecordingTransport(asyncio.Transport):
-    def __init__(self) -> None:
-        super().__init__()
-        self.writes: list[bytes] = []
-        self.is_aborted = False
-        self.buffered = 0
-        self.drained_per_look = 0
-
-    def write(self, data: bytes | bytearray | memoryview) -> None:
-        self.writes.append(bytes(data))
-
-    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        pass
-
-    def get_write_buffer_size(self) -> int:
-        self.buffered -= self.drained_per_look
-        return self.buffered
-
-    def is_closing(self) -> bool:
-        return self.is_aborted
-
-    def abort(self) -> None:
-        self.is_aborted = True
 
 
 def connected(limits: WireLimits = NO_HOLD) -> tuple[ConnectionShell, RecordingTransport, ScriptedHandler]:

@@ -20,12 +20,13 @@ import vllm_nnrp
 from localai_proto import backend_pb2_grpc
 from tests.support.waiting import until
 from vllm_nnrp.processes import descendants
+from vllm_nnrp.settings_table import SETTINGS
 
 REPOSITORY = Path(__file__).parents[2]
 BACKEND = Path(vllm_nnrp.__file__).parents[1] / "backend.py"
-# A client that comes too early must not be the one who waits.
-FAST_RECONNECT = [(f"grpc.{name}_reconnect_backoff_ms", 100) for name in ("initial", "min", "max")]
-START_S = 20.0  # two busy cores
+# A client that comes too early must not be the one who waits. ("min" is the time for one attempt: two busy cores.)
+FAST_RECONNECT = [(f"grpc.{name}_reconnect_backoff_ms", 100) for name in ("initial", "max")]
+START_S = 60.0  # two busy cores
 
 
 @dataclass
@@ -34,6 +35,7 @@ class Run:
 
     process: asyncio.subprocess.Process
     ready_file: Path
+    log: Path | None = None  # where its output goes; None: to the pipes that output() reads
 
     async def ready(self) -> dict[str, Any]:
         """The ready file's content, once it is there."""
@@ -43,9 +45,9 @@ class Run:
         return content
 
     async def output(self) -> tuple[str, str]:
-        """Waits for the end: stdout and stderr."""
+        """Waits for the end: stdout and stderr, or nothing and the log."""
         out, err = await asyncio.wait_for(self.process.communicate(), START_S)
-        return out.decode(), err.decode()
+        return (out.decode(), err.decode()) if self.log is None else ("", self.log.read_text())
 
     def children(self) -> list[int]:
         return descendants(self.process.pid)
@@ -64,11 +66,11 @@ async def started(
             *arguments,
             f"--ready-file={ready_file}",
             cwd=REPOSITORY,
-            env=_environment(env),
+            env=environment(env),
             stdout=output or asyncio.subprocess.PIPE,
             stderr=output or asyncio.subprocess.PIPE,
         )
-    run = Run(process, ready_file)
+    run = Run(process, ready_file, log)
     try:
         yield run
     finally:
@@ -81,9 +83,10 @@ async def started(
             await process.communicate()
 
 
-def _environment(extra: dict[str, str]) -> dict[str, str]:
-    ours = ("VLLM_NNRP_LISTEN", "VLLM_NNRP_TOKEN", "LOCALAI_GRPC_AUTH_TOKEN")
-    return {name: value for name, value in os.environ.items() if name not in ours} | extra
+def environment(extra: dict[str, str]) -> dict[str, str]:
+    """Ours, but for what would be a setting of the backend."""
+    settings = {setting.variable for setting in SETTINGS}
+    return {name: value for name, value in os.environ.items() if name not in settings} | extra
 
 
 @asynccontextmanager

@@ -30,6 +30,7 @@ from typing import Any, Self
 from nnrp.client import (
     NativeClientConnection,
     NativeClientOptions,
+    NativeClientProviderRoute,
     NativeClientSessionOptions,
     SubmitHeaderContext,
     SubmitIdentity,
@@ -39,8 +40,9 @@ from nnrp.client import (
     TypedPayloadSubmitInput,
     connect_native_client_connection,
 )
-from nnrp.core import MessageType, PayloadKind
+from nnrp.core import MessageType, PayloadKind, TransportPolicy
 from nnrp.core.packet import unpack_body, unpack_typed_payload_frames
+from nnrp.native import NativeTransportClientSecurity
 from nnrp.runtime import (
     ControlRequestMetadata,
     NativeRuntimeEvent,
@@ -217,8 +219,27 @@ class SdkSession:
         self._unclaimed[event.frame_id].append(event)
 
 
+def _options(url: str, trust: bytes | None) -> NativeClientOptions:
+    scheme, _, rest = url.partition("://")
+    security = None if trust is None else NativeTransportClientSecurity(rest.rpartition(":")[0], trust)
+    transport, provider = {
+        "nnrp": ("tcp", None),
+        "nnrps": ("tcp", None),
+        "unix": ("ipc", url),
+        "ws": ("websocket", f"{url}/any"),
+        "wss": ("websocket", f"{url}/any"),
+        "quic": ("quic", url),
+    }[scheme]
+    application = f"nnrp{'' if trust is None else 's'}://{'localhost' if scheme == 'unix' else rest}/test"
+    return NativeClientOptions(
+        application,
+        {transport: NativeClientProviderRoute(provider, security)},
+        TransportPolicy[f"FORCE_{transport.upper()}"],
+    )
+
+
 class SdkClient:
-    """One connection of the SDK's client to a tcp listener."""
+    """One connection of the SDK's client."""
 
     def __init__(self, native: NativeClientConnection, stack: ExitStack) -> None:
         self.native = native
@@ -226,9 +247,14 @@ class SdkClient:
 
     @classmethod
     def connect(cls, port: int, host: str = "127.0.0.1") -> Self:
+        """To a tcp listener."""
+        return cls.connect_url(f"nnrp://{host}:{port}")
+
+    @classmethod
+    def connect_url(cls, url: str, trust: bytes | None = None) -> Self:
+        """nnrp, nnrps, unix, ws, wss or quic; the encrypted ones with the DER certificate of the root to trust."""
         with ExitStack() as stack:
-            options = NativeClientOptions(f"nnrp://{host}:{port}/test")
-            native = stack.enter_context(connect_native_client_connection(options))
+            native = stack.enter_context(connect_native_client_connection(_options(url, trust)))
             return cls(native, stack.pop_all())
 
     def __enter__(self) -> Self:

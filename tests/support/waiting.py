@@ -8,11 +8,11 @@ import time
 from collections.abc import Callable
 
 
-async def until(condition: Callable[[], object], *, timeout_s: float = 5.0) -> None:
-    """Return as soon as `condition()` is true. Raises TimeoutError after `timeout_s`."""
+async def until(condition: Callable[[], object], *, timeout_s: float = 5.0, every_s: float = 0.001) -> None:
+    """Return as soon as `condition()`, asked so often, is true. Raises TimeoutError after `timeout_s`."""
     async with asyncio.timeout(timeout_s):
         while not condition():  # noqa: ASYNC110 - the conditions are anybody's state; nobody sets an event for a test
-            await asyncio.sleep(0.001)
+            await asyncio.sleep(every_s)
 
 
 def wait_until(condition: Callable[[], object], *, timeout_s: float = 30.0) -> None:

@@ -62,6 +62,11 @@ def frame(
     return header + metadata + body
 
 
+def session_of(packet: bytes) -> int:
+    """The session id of a packet's header; -1 for what is no whole header."""
+    return int(HEADER.unpack_from(packet)[8]) if len(packet) >= HEADER.size else -1
+
+
 def hello(
     *,
     versions: tuple[int, int] = (1, 1),
