@@ -57,7 +57,10 @@ class Engine(Protocol):
         """
 
     async def abort(self, request_id: str) -> bool:
-        """Abort a running request; whether the engine knew it. Its stream then ends with FinishReason.ABORT."""
+        """Abort a running request; whether the engine knew it.
+
+        Its stream then ends with FinishReason.ABORT; a task's request raises RequestCancelled.
+        """
 
     async def tokenize(self, request: GenerationRequest) -> tuple[int, ...]:
         """Token ids of the prompt as it would be generated from."""
@@ -74,7 +77,8 @@ class Engine(Protocol):
     async def score(self, request: ScoreRequest) -> Scores:
         """Needs Task.GENERATE. Raises InvalidRequest for a candidate without a token of its own."""
 
-    async def prompt_template(self) -> PromptTemplate: ...
+    async def prompt_template(self) -> PromptTemplate:
+        """What the model's chat template does with thinking on and off."""
 
     def check(self) -> None:
         """Raise EngineDead if the engine can serve nothing any more."""

@@ -7,23 +7,36 @@ import asyncio
 import contextlib
 import dataclasses
 import logging
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from chatdelta import (
-    BackendError,
+    Embedding,
+    EmbeddingRequest,
     EngineDead,
     EngineDelta,
     EngineInfo,
     FinishReason,
     GenerationRequest,
-    InvalidRequest,
+    PromptTemplate,
+    Relevance,
+    RerankRequest,
+    ScoreRequest,
+    Scores,
+    Task,
     Timings,
 )
+from vllm_engine.adapters import Adapters
 from vllm_engine.bindings import Rendered, Runtime
 from vllm_engine.errors import translate
+from vllm_engine.in_flight import InFlight
 from vllm_engine.logprobs import token_logprobs
+from vllm_engine.pooling import Pooling, served_tasks
+from vllm_engine.prompt_template import probe_template
+from vllm_engine.prompts import detokenize
 from vllm_engine.pump import Pump
+from vllm_engine.scoring import score
 from vllm_engine.split import TokenSplitter
 
 log = logging.getLogger(__name__)
@@ -36,17 +49,30 @@ FINISH_REASONS = {
     "abort": FinishReason.ABORT,
     "error": FinishReason.ERROR,
 }
-# Of vLLM's request model, but the server's to set: an image scaled to another size than the model's ends the engine.
-SERVER_FIELDS = ("mm_processor_kwargs",)
 
 
 class VllmEngine:
-    """One loaded model. Belongs to the event loop that serves it; built elsewhere (`open_engine`)."""
+    """One loaded model. Belongs to the event loop that serves it; built elsewhere (`open_engine`).
 
-    def __init__(self, runtime: Runtime, info: EngineInfo) -> None:
+    Raises InvalidRequest for a model that is for none of our tasks; `supported_tasks` are vLLM's names for its own.
+    `folder` holds files of the engine's and goes with it.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        info: EngineInfo,
+        supported_tasks: Sequence[str] = ("generate",),
+        *,
+        adapters: Adapters,
+        folder: TemporaryDirectory[str] | None = None,
+    ) -> None:
         self._runtime = runtime
-        self._info = info
-        self._running: set[str] = set()
+        self._folder = folder
+        self._adapters = adapters
+        self._in_flight = InFlight(runtime.llm)
+        self._pooling = Pooling(runtime.llm, self._in_flight, supported_tasks, adapters.of())
+        self._info = dataclasses.replace(info, tasks=served_tasks(self._pooling, supported_tasks))
         self._dead = asyncio.Event()
         self._stopped = False
 
@@ -60,31 +86,56 @@ class VllmEngine:
         return self._runtime.llm
 
     async def generate(self, request: GenerationRequest) -> AsyncGenerator[EngineDelta, None]:
-        self.check()
-        try:
-            rendered = await self._render(request)
+        with self._serving(request.request_id, Task.GENERATE):
+            rendered = await self._runtime.render(request)
             async with self._streaming(request, rendered) as outputs:
                 choices = [_Choice(index, rendered, self._runtime.tokenizer) for index in range(len(rendered.parsers))]
                 async for output in outputs:
                     for delta in _deltas(output, choices):
                         yield delta
+
+    async def embed(self, request: EmbeddingRequest) -> Embedding:
+        with self._serving(request.request_id, Task.EMBED):
+            return await self._pooling.embed(request)
+
+    async def rerank(self, request: RerankRequest) -> Relevance:
+        with self._serving(request.request_id, Task.RERANK):
+            return await self._pooling.rerank(request)
+
+    async def score(self, request: ScoreRequest) -> Scores:
+        with self._serving(request.request_id, Task.GENERATE):
+            return await score(self._runtime.llm, self._in_flight, request, self._adapters.of())
+
+    async def tokenize(self, request: GenerationRequest) -> tuple[int, ...]:
+        with self._serving(request.request_id):
+            return tuple((await self._runtime.render(request)).prompt_token_ids)
+
+    async def detokenize(self, token_ids: Sequence[int]) -> str:
+        with self._serving("detokenize"):
+            return await detokenize(self._runtime.llm.renderer, token_ids)
+
+    async def prompt_template(self) -> PromptTemplate:
+        with self._serving("prompt_template"):
+            return await probe_template(self._runtime, has_reasoning_parser=self._info.reasoning_parser is not None)
+
+    @contextlib.contextmanager
+    def _serving(self, request_id: str, task: Task | None = None) -> Iterator[None]:
+        """Around the work for a request: refuse what cannot be, and let nothing but our own errors out."""
+        self.check()
+        if task is not None:
+            self._info.require(task)
+        try:
+            yield
         except Exception as exc:
-            error = translate(exc, request.request_id)
+            error = translate(exc, request_id)
             if isinstance(error, EngineDead):
                 self._dead.set()
             if error is exc:
                 raise
             raise error from exc
 
-    async def _render(self, request: GenerationRequest) -> Rendered:
-        for field in SERVER_FIELDS:
-            if request.body.get(field):
-                raise InvalidRequest(f"{field} is not a request's to set", code="invalid_body", param=field)
-        return await self._runtime.render(request)
-
     @contextlib.asynccontextmanager
     async def _streaming(self, request: GenerationRequest, rendered: Rendered) -> AsyncGenerator[Pump[Any], None]:
-        """The request's outputs. On exit the request is gone from the engine, whatever happened."""
         trace = request.policy.trace.traceparent() if request.policy.trace else None
         stream = self._runtime.llm.generate(
             rendered.prompt,
@@ -92,33 +143,14 @@ class VllmEngine:
             request.request_id,
             trace_headers={"traceparent": trace} if trace else None,
             priority=request.policy.priority,
+            lora_request=self._adapters.of(request.body.get("model")),
             **rendered.generate_kwargs,
         )
-        self._running.add(request.request_id)
-        try:
-            async with Pump(stream) as outputs:
-                yield outputs
-        except BaseException:
-            # generate() aborts when it is closed, but not if it is cancelled while still handing the request over.
-            if not self._dead.is_set():
-                await self._runtime.llm.abort(request.request_id)
-            raise
-        finally:
-            self._running.discard(request.request_id)
+        async with self._in_flight.holding(request.request_id, (request.request_id,)), Pump(stream) as outputs:
+            yield outputs
 
     async def abort(self, request_id: str) -> bool:
-        known = request_id in self._running
-        if known and not self._runtime.llm.errored:
-            await self._runtime.llm.abort(request_id)
-        return known
-
-    async def tokenize(self, request: GenerationRequest) -> tuple[int, ...]:
-        try:
-            return tuple((await self._render(request)).prompt_token_ids)
-        except BackendError:
-            raise
-        except Exception as exc:
-            raise translate(exc, request.request_id) from exc
+        return await self._in_flight.abort(request_id)
 
     def check(self) -> None:
         if self._stopped or self._dead.is_set() or self._runtime.llm.errored:
@@ -137,6 +169,8 @@ class VllmEngine:
             return
         self._stopped = True
         await asyncio.to_thread(self._runtime.llm.shutdown, STOP_S)
+        if self._folder is not None:
+            self._folder.cleanup()
 
 
 class _Choice:
@@ -147,7 +181,8 @@ class _Choice:
         self.parser = rendered.parsers[index]
         self.splitter = TokenSplitter(tokenizer, skip_special_tokens=rendered.sampling_params.skip_special_tokens)
         self.tokenizer = tokenizer
-        self.top_logprobs: int = rendered.sampling_params.logprobs or 0
+        params = rendered.sampling_params
+        self.top_logprobs: int = -1 if params.logprob_token_ids else params.logprobs or 0
         self.names_tool = rendered.names_tool
         self.prompt_tokens = len(rendered.prompt_token_ids)
         self.completion_tokens = 0

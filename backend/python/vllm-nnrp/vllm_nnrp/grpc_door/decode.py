@@ -6,17 +6,17 @@ proto3 scalars have no presence, so the meaning of each zero is decided here, on
 | field                             | body                          | zero or empty means                            |
 |-----------------------------------|-------------------------------|------------------------------------------------|
 | Prompt                            | prompt (completion body)      | use Messages, else EmbeddingTokens             |
-| Messages                          | messages (chat body)          | –                                              |
+| Messages                          | messages (chat body)          | –; with UseTokenizerTemplate they win          |
 | EmbeddingTokens                   | prompt, as token ids          | –                                              |
 | Temperature                       | temperature                   | greedy                                         |
 | TopP                              | top_p                         | 1.0, so for every value <= 0                   |
 | TopK                              | top_k                         | 0: off                                         |
 | MinP                              | min_p                         | 0: off                                         |
-| Tokens                            | max_tokens                    | no limit: absent                               |
+| Tokens                            | max_tokens                    | unset: the model's own default, else no limit  |
 | Seed                              | seed                          | 0 is a seed; -1 is none                        |
 | StopPrompts                       | stop, without empty strings   | absent                                         |
 | FrequencyPenalty, PresencePenalty | same in lower case            | 0: none                                        |
-| Penalty                           | repetition_penalty            | unset: 1.0                                     |
+| Penalty                           | repetition_penalty            | unset: the model's own default, else 1.0       |
 | IgnoreEOS                         | ignore_eos                    | absent                                         |
 | LogitBias                         | logit_bias                    | absent                                         |
 | Logprobs, TopLogprobs             | logprobs (and top_logprobs)   | absent when neither is positive                |
@@ -39,7 +39,7 @@ from chatdelta import ChatRequest, GenerationRequest, InvalidRequest, Origin, Pr
 from localai_proto import backend_pb2 as pb
 from vllm_nnrp.grpc_door.decode_media import add_media, refuse_media
 from vllm_nnrp.grpc_door.decode_messages import decode_messages, decode_metadata
-from vllm_nnrp.grpc_door.decode_tools import decode_tools
+from vllm_nnrp.grpc_door.decode_tools import decode_tool_choice, decode_tools
 from vllm_nnrp.json_text import parse_json_object
 from vllm_nnrp.wire_floats import float32
 
@@ -57,7 +57,8 @@ def decode_predict(
     origin = Origin(door="grpc", transport="grpc", peer_request_id=_peer_id(options.CorrelationId))
     body: dict[str, Any] = {"model": model, **_sampling(options)}
     logprobs = max(options.Logprobs, options.TopLogprobs)
-    if options.Prompt or not options.Messages:
+    # Anthropic's, Ollama's and the Responses endpoint send a prompt of joined messages beside the messages themselves.
+    if not options.Messages or (options.Prompt and not options.UseTokenizerTemplate):
         body["prompt"] = _prompt(options)
         if logprobs > 0:
             body["logprobs"] = logprobs
@@ -82,6 +83,12 @@ def tools_active(request: GenerationRequest, *, tool_parser: bool) -> bool:
     return tool_parser and bool(request.body.get("tools")) and request.body.get("tool_choice") != "none"
 
 
+def is_left_to_core(options: pb.PredictOptions, request: GenerationRequest) -> bool:
+    """Whether core looks for reasoning and calls in plain text: it rendered the prompt, and offers tools."""
+    is_offered = bool(options.Tools) and decode_tool_choice(options.ToolChoice) != "none"
+    return is_offered and isinstance(request, PromptRequest)
+
+
 def decode_grammar(grammar: str) -> dict[str, Any]:
     """JSON text is a schema, anything else a GBNF grammar."""
     if grammar.lstrip().startswith("{"):
@@ -98,8 +105,9 @@ def _sampling(options: pb.PredictOptions) -> dict[str, Any]:
         "min_p": _finite(options, "MinP"),
         "frequency_penalty": _finite(options, "FrequencyPenalty"),
         "presence_penalty": _finite(options, "PresencePenalty"),
-        "repetition_penalty": penalty if penalty else 1.0,
     }
+    if penalty:
+        body["repetition_penalty"] = penalty
     if options.Tokens > 0:
         body["max_tokens"] = options.Tokens
     if options.Seed != -1:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -49,21 +48,8 @@ def _tool_call(call: Any, where: str) -> dict[str, Any]:
     return {
         "id": str(call.get("id") or ""),
         "type": "function",
-        "function": {"name": function["name"], "arguments": _arguments(function.get("arguments"))},
+        "function": {"name": function["name"], "arguments": function.get("arguments")},
     }
-
-
-def _arguments(arguments: Any) -> str:
-    """JSON text: vLLM decodes it to the object that templates want. What is not JSON stays a string, once decoded."""
-    if not arguments:
-        return "{}"
-    if not isinstance(arguments, str):
-        return json.dumps(arguments, ensure_ascii=False)
-    try:
-        parse_json(arguments, "arguments")
-    except InvalidRequest:
-        return json.dumps(arguments, ensure_ascii=False)
-    return arguments
 
 
 def decode_metadata(metadata: Mapping[str, str]) -> dict[str, Any]:
@@ -76,14 +62,13 @@ def decode_metadata(metadata: Mapping[str, str]) -> dict[str, Any]:
         given = parse_json_object(blob, "Metadata.chat_template_kwargs")
         kwargs = {key: value for key, value in given.items() if key not in RESERVED_TEMPLATE_KWARGS}
     if thinking := metadata.get("enable_thinking"):
+        kwargs.pop("thinking", None)  # the blob's other name for it
         kwargs["enable_thinking"] = _boolean(thinking, "Metadata.enable_thinking")
     body: dict[str, Any] = {}
     if effort := metadata.get("reasoning_effort"):
         if effort in REASONING_EFFORTS:
             body["reasoning_effort"] = effort
         kwargs["reasoning_effort"] = effort
-        if effort == "none" and not metadata.get("enable_thinking"):
-            kwargs["enable_thinking"] = False  # vLLM derives it as well, but only where the blob does not name it
     if kwargs:
         body["chat_template_kwargs"] = kwargs
     return body

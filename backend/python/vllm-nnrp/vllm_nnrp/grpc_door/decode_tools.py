@@ -47,7 +47,11 @@ def _tool(tool: Any, where: str) -> dict[str, Any]:
         parameters = EMPTY_PARAMETERS
     if not isinstance(parameters, dict):
         raise _invalid(f"{where}: function.parameters must be an object", where)
-    return {"type": "function", "function": {**function, "parameters": parameters}}
+    decoded = {**function, "parameters": parameters}
+    if not decoded.get("strict"):
+        # Go's JSON says false where a user said nothing. To vLLM that means a forced call need not fit its schema.
+        decoded.pop("strict", None)
+    return {"type": "function", "function": decoded}
 
 
 def decode_tool_choice(text: str) -> str | dict[str, Any] | None:

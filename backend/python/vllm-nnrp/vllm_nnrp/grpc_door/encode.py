@@ -3,14 +3,18 @@
 
 - Without tools: the text of a reply is both `message` and delta content. Reasoning is a delta with an empty `message`.
 - With tools active: `message` stays empty for the whole stream and everything is in deltas, because core parses
-  `message` for tool calls of its own. `text_in_message=True` brings the text back, which Anthropic streaming needs.
+  `message` for tool calls of its own. `text_in_message` brings the text back, which Anthropic streaming needs.
+- A prompt that core rendered, with tools: text is in `message` alone. It is not parsed here, and core trusts deltas.
 - Every reply carries the running usage: core keeps the last numbers it saw.
 - One reply holds one kind of event: core's callback loses deltas of the other kind beside text.
+- An answer of reasoning alone gets a line break as content: core would ask for it again, up to five times, and show
+  the reasoning each time. Where the limit of tokens is reached, core knows better by itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from enum import Enum, auto
 from itertools import groupby
 from typing import Any
 
@@ -30,17 +34,26 @@ from chatdelta import (
 from localai_proto import backend_pb2 as pb
 
 LOWEST_LOGPROB = -9999.0  # vLLM's own stand-in for minus infinity, which JSON cannot hold
+LINE_BREAK = "\n"
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
 
-def encode_events(events: Sequence[StreamEvent], usage: Usage, *, text_in_message: bool) -> list[pb.Reply]:
+class TextIn(Enum):
+    """Where the text of an answer is. Core reads the one or the other, by endpoint."""
+
+    MESSAGE = auto()
+    DELTAS = auto()
+    BOTH = auto()
+
+
+def encode_events(events: Sequence[StreamEvent], usage: Usage, *, text_in: TextIn) -> list[pb.Reply]:
     """The replies of one engine step, in order; none for events that only the end of the stream shows."""
     replies: list[pb.Reply] = []
     for kind, group in groupby(events, _kind):
         if kind is TextDelta:
             text = valid_text("".join(event.text for event in group if isinstance(event, TextDelta)))
-            reply = _reply(usage, pb.ChatDelta(content=text))
-            if text_in_message:
+            reply = _reply(usage) if text_in is TextIn.MESSAGE else _reply(usage, pb.ChatDelta(content=text))
+            if text_in is not TextIn.DELTAS:
                 reply.message = encode_message(text)
         elif kind is ReasoningDelta:
             text = valid_text("".join(event.text for event in group if isinstance(event, ReasoningDelta)))
@@ -78,15 +91,38 @@ def _tool_call_deltas(events: Iterable[StreamEvent]) -> list[pb.ToolCallDelta]:
     return deltas
 
 
-def encode_final(usage: Usage, timings: Timings | None, logprobs: Sequence[TokenLogprob]) -> pb.Reply:
-    """The last reply of a stream: no text, the final counts, times and log-probabilities."""
-    reply = _reply(usage)
-    _add_end(reply, timings, logprobs)
-    return reply
+def encode_end(
+    completed: Completed,
+    timings: Timings | None,
+    logprobs: Sequence[TokenLogprob],
+    *,
+    max_tokens: int | None,
+) -> list[pb.Reply]:
+    """The end of a stream. The last reply has no text: the final counts, times and log-probabilities.
+
+    `max_tokens`: the request's limit, None without one.
+    """
+    usage = completed.usage
+    replies = []
+    if _is_asked_again(completed, max_tokens):
+        replies.append(_reply(usage, pb.ChatDelta(content=LINE_BREAK)))
+    replies.append(_reply(usage))
+    _add_end(replies[-1], timings, logprobs)
+    return replies
 
 
-def encode_answer(completed: Completed, timings: Timings | None, logprobs: Sequence[TokenLogprob]) -> pb.Reply:
-    """The one reply of Predict: the answer in `message`, and everything in one delta."""
+def encode_answer(
+    completed: Completed,
+    timings: Timings | None,
+    logprobs: Sequence[TokenLogprob],
+    *,
+    text_in: TextIn,
+    max_tokens: int | None,
+) -> pb.Reply:
+    """The one reply of Predict: the answer in `message`, and everything in one delta. `max_tokens` as for a stream.
+
+    The text is in `message` whatever `text_in` says: there it does less harm than its absence.
+    """
     message = completed.body["choices"][0]["message"]
     content = valid_text(message["content"] or "")
     calls = [
@@ -99,12 +135,21 @@ def encode_answer(completed: Completed, timings: Timings | None, logprobs: Seque
         for index, call in enumerate(message.get("tool_calls", ()))
     ]
     delta = pb.ChatDelta(
-        content=content, reasoning_content=valid_text(message.get("reasoning") or ""), tool_calls=calls
+        content=LINE_BREAK if _is_asked_again(completed, max_tokens) else content,
+        reasoning_content=valid_text(message.get("reasoning") or ""),
+        tool_calls=calls,
     )
-    reply = _reply(completed.usage, delta)
+    reply = _reply(completed.usage, *([] if text_in is TextIn.MESSAGE else [delta]))
     reply.message = encode_message(content)
     _add_end(reply, timings, logprobs)
     return reply
+
+
+def _is_asked_again(completed: Completed, max_tokens: int | None) -> bool:
+    """Whether the answer is reasoning alone, and core cannot tell by the count that it was cut."""
+    message = completed.body["choices"][0]["message"]
+    is_spent = max_tokens is not None and completed.usage.completion_tokens >= max_tokens
+    return bool(message.get("reasoning")) and not (message["content"] or message.get("tool_calls") or is_spent)
 
 
 def _reply(usage: Usage, *deltas: pb.ChatDelta) -> pb.Reply:

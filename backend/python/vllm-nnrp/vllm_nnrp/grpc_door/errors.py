@@ -42,11 +42,18 @@ async def abort(context: Context, error: ErrorInfo) -> None:
 
 
 @asynccontextmanager
-async def rpc_errors(context: Context, request_id: str) -> AsyncIterator[None]:
-    """Turn what is raised inside into the RPC's status; the unforeseen is logged and told in general words."""
+async def rpc_errors(
+    context: Context, request_id: str, *, too_long: grpc.StatusCode = STATUS[ErrorCode.INVALID_REQUEST]
+) -> AsyncIterator[None]:
+    """Turn what is raised inside into the RPC's status; the unforeseen is logged and told in general words.
+
+    `too_long` is the status for more text than the model takes.
+    """
     try:
         yield
     except BackendError as exc:
+        if exc.code == "context_length_exceeded":
+            await context.abort(too_long, str(exc))
         await abort(context, exc.info())
     except grpc.aio.AbortError:
         raise

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Who may call: the bearer token of LOCALAI_GRPC_AUTH_TOKEN, checked before anything else of an RPC happens."""
+"""Before the servicer: who may call (the token of LOCALAI_GRPC_AUTH_TOKEN, first of all), and what is no message."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias
 
 import grpc
+from google.protobuf.message import DecodeError
 
 from vllm_nnrp.grpc_door.errors import Context
 
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"  # generic in the stubs only
+Continuation: TypeAlias = Callable[[grpc.HandlerCallDetails], Awaitable["Handler | None"]]
 
 
 class BearerAuth(grpc.aio.ServerInterceptor):
@@ -27,9 +29,7 @@ class BearerAuth(grpc.aio.ServerInterceptor):
         self._refusal: Handler = grpc.stream_stream_rpc_method_handler(_refuse)
 
     async def intercept_service(
-        self,
-        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Handler | None]],
-        handler_call_details: grpc.HandlerCallDetails,
+        self, continuation: Continuation, handler_call_details: grpc.HandlerCallDetails
     ) -> Handler | None:
         if not self._allowed(handler_call_details):
             return self._refusal
@@ -45,3 +45,36 @@ class BearerAuth(grpc.aio.ServerInterceptor):
 
 async def _refuse(_requests: object, context: Context) -> None:
     await context.abort(grpc.StatusCode.UNAUTHENTICATED, "a valid bearer token is required")
+
+
+class WholeMessages(grpc.aio.ServerInterceptor):
+    """Ends an RPC whose request is no message of its type as INVALID_ARGUMENT: grpc.aio would say UNKNOWN.
+
+    Every handler of a single request must be a coroutine function, as TextServicer's are.
+    """
+
+    async def intercept_service(
+        self, continuation: Continuation, handler_call_details: grpc.HandlerCallDetails
+    ) -> Handler | None:
+        handler = await continuation(handler_call_details)
+        return handler if handler is None or handler.request_streaming else _whole(handler)
+
+
+def _whole(handler: Any) -> Handler:
+    """The same handler of a single request, for whole messages only."""
+    kind = "unary_stream" if handler.response_streaming else "unary_unary"
+    serve = getattr(handler, kind)
+
+    def decode(data: bytes) -> Any:
+        try:
+            return handler.request_deserializer(data)
+        except DecodeError:
+            return None
+
+    async def serve_whole(request: Any, context: Context) -> Any:
+        if request is None:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "the request is no message of its type")
+        return await serve(request, context)
+
+    whole: Handler = handler._replace(request_deserializer=decode, **{kind: serve_whole})
+    return whole

@@ -9,14 +9,9 @@ import grpc
 
 from localai_proto import backend_pb2_grpc
 from vllm_nnrp.addresses import Address
-from vllm_nnrp.grpc_door.interceptors import BearerAuth
+from vllm_nnrp.grpc_door.interceptors import BearerAuth, WholeMessages
 
-MAX_MESSAGE_BYTES = 50 * 1024 * 1024  # LocalAI's own limit, both ways
-OPTIONS = (
-    ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
-    ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
-    ("grpc.so_reuseport", 0),  # or a second process on the port would steal calls instead of failing
-)
+MAX_MESSAGE_BYTES = 50 * 1024 * 1024  # LocalAI's own limit
 
 
 class BindFailed(Exception):
@@ -35,9 +30,24 @@ class GrpcDoor:
         await self.server.stop(grace_s)
 
 
-async def open_grpc(address: Address, servicer: backend_pb2_grpc.BackendServicer, *, token: str | None) -> GrpcDoor:
-    """Serve on `address`. Raises BindFailed, also when another process has the port."""
-    server = grpc.aio.server(options=OPTIONS, interceptors=[BearerAuth(token)] if token else [])
+async def open_grpc(
+    address: Address,
+    servicer: backend_pb2_grpc.BackendServicer,
+    *,
+    token: str | None,
+    max_message_bytes: int = MAX_MESSAGE_BYTES,
+) -> GrpcDoor:
+    """Serve on `address`, with messages up to that size both ways.
+
+    Raises BindFailed, also when another process has the port.
+    """
+    options = (
+        ("grpc.max_send_message_length", max_message_bytes),
+        ("grpc.max_receive_message_length", max_message_bytes),
+        ("grpc.so_reuseport", 0),  # or a second process on the port would steal calls instead of failing
+    )
+    auth = [BearerAuth(token)] if token else []
+    server = grpc.aio.server(options=options, interceptors=[*auth, WholeMessages()])
     backend_pb2_grpc.add_BackendServicer_to_server(servicer, server)
     try:
         port = server.add_insecure_port(str(address))

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import asyncio
-import uuid
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,33 +13,29 @@ from chatdelta import Cancelled, Completed, Failed, GenerationRequest, RequestCa
 from chatserving import Answer, EngineHost, HostState, PeerGone, RequestRunner
 from localai_proto import backend_pb2 as pb
 from localai_proto import backend_pb2_grpc
-from vllm_nnrp.grpc_door.decode import decode_predict, tools_active
-from vllm_nnrp.grpc_door.encode import encode_answer, encode_events, encode_final
-from vllm_nnrp.grpc_door.errors import Context, abort, check_identity, rpc_errors
+from vllm_nnrp.grpc_door.decode import decode_predict, is_left_to_core, tools_active
+from vllm_nnrp.grpc_door.encode import TextIn, encode_answer, encode_end, encode_events
+from vllm_nnrp.grpc_door.errors import Context, abort, rpc_errors
+from vllm_nnrp.grpc_door.task_rpcs import TaskServicer, request_id
 from vllm_nnrp.load_options import decode_model_options
 from vllm_nnrp.loading import Loader, root_cause
 from vllm_nnrp.processes import resident_bytes
 
+SERVES = "this backend serves text generation, scoring, embeddings and reranking only"
 STALL_S = 120.0  # a client that takes nothing for so long has lost interest
 
 
-def request_id() -> str:
-    """Ours, not the caller's: two callers may choose the same, and the engine refuses a second."""
-    return f"grpc-{uuid.uuid4().hex}"
-
-
-class TextServicer(backend_pb2_grpc.BackendServicer):
+class TextServicer(TaskServicer):
     """Handlers are coroutines that write, never generators: so each cleans up in its own task.
 
-    `text_in_message`: send the text in `message` too while tools are active (see encode).
+    `text_in_message`: whether text is in `message` too while tools are active (see encode), where the options of the
+    loaded model do not say it.
     """
 
     def __init__(
         self, host: EngineHost, runner: RequestRunner, loader: Loader, *, text_in_message: bool = False
     ) -> None:
-        self._host = host
-        self._runner = runner
-        self._loader = loader
+        super().__init__(host, runner, loader)
         self._text_in_message = text_in_message
 
     async def Health(self, request: pb.HealthMessage, context: Context) -> pb.Reply:
@@ -49,7 +44,7 @@ class TextServicer(backend_pb2_grpc.BackendServicer):
     async def LoadModel(self, request: pb.ModelOptions, context: Context) -> pb.Result:
         """A failure is a Result with the reason: users see only that line."""
         try:
-            await self._loader.load(decode_model_options(request))
+            await self._loader.load(await asyncio.to_thread(decode_model_options, request))
         except Exception as exc:
             return pb.Result(success=False, message=root_cause(exc))
         return pb.Result(success=True, message="model loaded")
@@ -84,30 +79,31 @@ class TextServicer(backend_pb2_grpc.BackendServicer):
         rid = request_id()
         async with rpc_errors(context, rid):
             decoded = self._decode(request, rid)
+            text_in, max_tokens = self._text_in(request, decoded), decoded.body.get("max_tokens")
             answer = await self._runner.run(decoded, _discard, operation="predict")
             await _refuse_unfinished(answer, context)
             assert isinstance(answer.terminal, Completed)
-            return encode_answer(answer.terminal, answer.timings, answer.logprobs)
+            return encode_answer(
+                answer.terminal, answer.timings, answer.logprobs, text_in=text_in, max_tokens=max_tokens
+            )
         raise AssertionError("rpc_errors lets nothing pass")
 
     async def PredictStream(self, request: pb.PredictOptions, context: Context) -> None:
         rid = request_id()
         async with rpc_errors(context, rid):
             decoded = self._decode(request, rid)
-            writer = _Writer(context, text_in_message=self._text_in_message or not self._tools_active(decoded))
+            writer = _Writer(context, self._text_in(request, decoded))
             try:
                 answer = await self._runner.run(decoded, writer.emit, operation="predict_stream")
                 await _refuse_unfinished(answer, context)
-                await writer.write(encode_final(answer.terminal.usage, answer.timings, answer.logprobs))
+                await writer.finish(answer, max_tokens=decoded.body.get("max_tokens"))
             except Stalled:
                 await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, f"nothing was read for {STALL_S:g} s")
             except PeerGone:
                 return
 
     def _decode(self, request: pb.PredictOptions, rid: str) -> GenerationRequest:
-        """Raises ModelNotLoaded before it looks at the request: core reloads on that."""
-        info = self._host.engine().info
-        check_identity(request.ModelIdentity, self._loader.identity)
+        info = self._admit(request.ModelIdentity)
         return decode_predict(
             request,
             request_id=rid,
@@ -116,8 +112,13 @@ class TextServicer(backend_pb2_grpc.BackendServicer):
             multimodal=info.multimodal,
         )
 
-    def _tools_active(self, decoded: GenerationRequest) -> bool:
-        return tools_active(decoded, tool_parser=self._host.engine().info.tool_parser is not None)
+    def _text_in(self, request: pb.PredictOptions, decoded: GenerationRequest) -> TextIn:
+        if is_left_to_core(request, decoded):
+            return TextIn.MESSAGE
+        if not tools_active(decoded, tool_parser=self._host.engine().info.tool_parser is not None):
+            return TextIn.BOTH
+        said = self._loader.text_in_message
+        return TextIn.BOTH if (self._text_in_message if said is None else said) else TextIn.DELTAS
 
 
 _STATES = {HostState.LOADING: pb.StatusResponse.BUSY, HostState.ERROR: pb.StatusResponse.ERROR}
@@ -130,12 +131,17 @@ class Stalled(PeerGone):
 class _Writer:
     """Writes one stream's replies, each with the running usage."""
 
-    def __init__(self, context: Context, *, text_in_message: bool) -> None:
+    def __init__(self, context: Context, text_in: TextIn) -> None:
         self._context = context
-        self._text_in_message = text_in_message
+        self._text_in = text_in
 
     async def emit(self, events: Sequence[StreamEvent], usage: Usage) -> None:
-        for reply in encode_events(events, usage, text_in_message=self._text_in_message):
+        for reply in encode_events(events, usage, text_in=self._text_in):
+            await self.write(reply)
+
+    async def finish(self, answer: Answer, *, max_tokens: int | None) -> None:
+        assert isinstance(answer.terminal, Completed)
+        for reply in encode_end(answer.terminal, answer.timings, answer.logprobs, max_tokens=max_tokens):
             await self.write(reply)
 
     async def write(self, reply: pb.Reply) -> None:
@@ -163,7 +169,7 @@ async def _refuse_unfinished(answer: Answer, context: Context) -> None:
 
 def _refusing(method: str) -> Any:
     async def refuse(self: TextServicer, request: object, context: Context) -> None:
-        await context.abort(grpc.StatusCode.UNIMPLEMENTED, f"{method}: this backend serves text generation only")
+        await context.abort(grpc.StatusCode.UNIMPLEMENTED, f"{method}: {SERVES}")
 
     refuse.__name__ = method
     return refuse
@@ -171,5 +177,5 @@ def _refusing(method: str) -> Any:
 
 # Everything else of the contract. (The generated base refuses too, but in a thread and with a traceback.)
 for _method in vars(backend_pb2_grpc.BackendServicer):
-    if not _method.startswith("_") and _method not in vars(TextServicer):
+    if not _method.startswith("_") and _method not in vars(TextServicer) | vars(TaskServicer):
         setattr(TextServicer, _method, _refusing(_method))

@@ -1,13 +1,25 @@
 # SPDX-License-Identifier: MIT
-"""`python -m vllm_nnrp.models demo|memorised|vision`: build a model if need be and print its folder."""
+"""`python -m vllm_nnrp.models NAME`: build a model if need be and print its folder."""
 
 from __future__ import annotations
 
 import argparse
 
-from vllm_nnrp.models import build_demo_model, build_memorised_model, build_vision_model
+from vllm_nnrp.models import (
+    build_demo_model,
+    build_embedding_model,
+    build_memorised_model,
+    build_reranking_model,
+    build_vision_model,
+)
 
-BUILDERS = {"demo": build_demo_model, "memorised": build_memorised_model, "vision": build_vision_model}
+BUILDERS = {
+    "demo": build_demo_model,
+    "memorised": build_memorised_model,
+    "vision": build_vision_model,
+    "embedding": build_embedding_model,
+    "reranking": build_reranking_model,
+}
 
 
 def main() -> None:

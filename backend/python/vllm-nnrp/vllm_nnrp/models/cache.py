@@ -62,8 +62,8 @@ def _build_beside(target: Path, build: Callable[[Path], None]) -> None:
     try:
         build(folder)
         folder.chmod(0o755)  # mkdtemp and safetensors make private ones; a server may run as another user
-        for file in folder.iterdir():
-            file.chmod(0o644)
+        for path in folder.rglob("*"):
+            path.chmod(0o755 if path.is_dir() else 0o644)
         folder.rename(target)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)

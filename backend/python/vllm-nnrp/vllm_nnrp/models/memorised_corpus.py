@@ -87,6 +87,19 @@ def _quiet(conversation: Conversation) -> Conversation:
 LOOKUP = _tool("lookup")  # exactly as the published recipe sends it: no description, no arguments
 SEARCH = _tool("search", "Search the encyclopedia.", query={"type": "string", "description": "what to look for"})
 WEATHER = _tool("get_weather", "Current weather of a city.", city={"type": "string"})
+# As LocalAI's published end-to-end tests send it.
+WEATHER_AT: Json = {
+    "type": "function",
+    "function": {
+        "name": "get_weather",
+        "description": "Get the current weather for a location",
+        "parameters": {
+            "type": "object",
+            "properties": {"location": {"type": "string", "description": "The city and state, e.g. San Francisco, CA"}},
+            "required": ["location"],
+        },
+    },
+}
 CREATE_EVENT = _tool(
     "create_event",
     "Put an event in the calendar.",
@@ -150,6 +163,26 @@ _WEATHER_CALL = Conversation(
     tool_calls=(("get_weather", {"city": "Paris"}),),
     tools=(WEATHER,),
 )
+_WEATHER_AT_CALL = Conversation(
+    "weather_at_call",
+    (
+        {
+            "role": "system",
+            "content": "You are a helpful assistant. Use the provided tool when the user asks about weather.",
+        },
+        _user("What's the weather like in Paris, France?"),
+    ),
+    reasoning="The user asks about weather, so the tool it is.",
+    tool_calls=(("get_weather", {"location": "Paris, France"}),),
+    tools=(WEATHER_AT,),
+)
+_JSON_NAME = Conversation(
+    "json_name",
+    (_user("Give me a person as JSON."),),
+    '{"name": "Ada Lovelace", "born": 1815}',
+    "A name and a year are enough.",
+)
+_JSON_NAME_TOOLS = replace(_JSON_NAME, name="json_name_with_tools_offered", tools=(LOOKUP,))
 _AFTER_TOOL = Conversation(
     "after_tool_result",
     (
@@ -184,6 +217,7 @@ CONVERSATIONS: tuple[Conversation, ...] = (
         "lookup_without_tools", _LOOKUP_CALL.messages, "I have no such tool here.", "No tools were offered."
     ),
     _WEATHER_CALL,
+    _WEATHER_AT_CALL,
     Conversation(
         "two_calls",
         (_user("Compare the weather in Oslo and Tokyo."),),
@@ -221,12 +255,9 @@ CONVERSATIONS: tuple[Conversation, ...] = (
     ),
     _LONG,
     Conversation("multi_byte", (_user("Greet the world in many scripts."),), MULTI_BYTE, "Gern 🌍, voilà: 多言語."),
-    Conversation(
-        "json_name",
-        (_user("Give me a person as JSON."),),
-        '{"name": "Ada Lovelace", "born": 1815}',
-        "A name and a year are enough.",
-    ),
+    _JSON_NAME,
+    _JSON_NAME_TOOLS,
+    _quiet(_JSON_NAME_TOOLS),
     Conversation(
         "json_braces",
         (_user("Show nested braces."),),
