@@ -13,7 +13,7 @@ LINT = $(PYTHON_IN_VENV) -m ruff check . && $(PYTHON_IN_VENV) -m ruff format --c
 timed = @start=$$(date +%s); trap 'echo "make $@: $$(($$(date +%s) - start)) s"' EXIT; $(1)
 
 .DEFAULT_GOAL := help
-.PHONY: help install dev-venv check test parity demo run protogen lock wheel clean
+.PHONY: help install dev-venv check test soak faults parity demo run protogen lock wheel clean
 
 help: ## name the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -25,10 +25,16 @@ dev-venv: ## make VENV with the dev tools only (no vLLM, no torch): enough for c
 	@./install.sh --dev-only --venv $(VENV)
 
 check: protogen ## lint, types and every test that needs no engine
-	$(call timed,$(LINT) && $(PYTHON_IN_VENV) -m pytest -m "not engine" $(ARGS))
+	$(call timed,$(LINT) && $(PYTHON_IN_VENV) -m pytest -m "not engine and not faults" $(ARGS))
 
 test: install ## install, then lint, types and every test, the real engine included
-	$(call timed,$(LINT) && $(PYTHON_IN_VENV) -m pytest $(ARGS))
+	$(call timed,$(LINT) && $(PYTHON_IN_VENV) -m pytest -m "not faults" $(ARGS))
+
+soak: install ## the tests of what must not grow, at length: engines loaded and freed twenty times
+	$(call timed,$(PYTHON_IN_VENV) -m pytest -m soak --soak $(ARGS))
+
+faults: ## every transport against broken, slow and hostile peers, and long fuzzing; FUZZ_EXAMPLES=N for each of its tests
+	$(call timed,$(PYTHON_IN_VENV) -m pytest tests/nnrp_wire -m faults $(ARGS))
 
 parity: install ## every scripted model output against its meaning, vLLM's server beside it; ARGS='--quick hermes' and more
 	$(call timed,$(PYTHON_IN_VENV) -m tests.parity $(ARGS))

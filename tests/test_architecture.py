@@ -45,6 +45,9 @@ MAY_IMPORT = {
     "google": ("vllm_nnrp", "localai_proto"),
     "nnrp": ("nnrp_wire", "nnrp_openai", "vllm_nnrp"),
     "rich": ("vllm_nnrp",),
+    "cryptography": ("vllm_nnrp",),
+    "websockets": ("nnrp_wire.websocket",),
+    "aioquic": ("nnrp_wire.quic", "nnrp_wire.quic_acceptor"),
 }
 
 # The core computes: it neither waits nor looks at the world. Its test double is an engine, so it may wait.

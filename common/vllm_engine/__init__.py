@@ -4,6 +4,7 @@
 Importing this package imports none of it: vLLM and torch are loaded in a worker thread by `open_engine()`.
 """
 
-from vllm_engine.spec import EngineSpec, refuse_unservable
+from vllm_engine.spec import Adapter, EngineSpec
+from vllm_engine.unservable import refuse_unservable
 
-__all__ = ["EngineSpec", "refuse_unservable"]
+__all__ = ["Adapter", "EngineSpec", "refuse_unservable"]

@@ -9,46 +9,55 @@ import difflib
 import io
 import logging
 from collections.abc import Iterable, Sequence
-from typing import Any
+from types import NoneType, UnionType
+from typing import Any, get_args
 
 from chatdelta import InvalidRequest
-from vllm_engine.installation import Installation
+from vllm_engine.adapters import adapter_args
 from vllm_engine.spec import EngineSpec
 
 log = logging.getLogger(__name__)
 TRUE_TEXTS = frozenset({"true", "1", "yes", "on"})
 FALSE_TEXTS = frozenset({"false", "0", "no", "off"})
+JSON_TYPES = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
 
 
-def wants_eager(spec: EngineSpec, installation: Installation) -> bool:
-    """Whether the engine will run eagerly: asked for, or the CPU default where nothing was said."""
-    said = [dict(spec.engine_args).get("enforce_eager"), spec.engine_args_json.get("enforce_eager")]
-    for name, text in spec.flags:
-        if name.replace("-", "_") in ("enforce_eager", "no_enforce_eager"):
-            said.append((text or "true").lower() in TRUE_TEXTS and not name.startswith("no"))
-    known = [bool(value) for value in said if value is not None]
-    return known[-1] if known else installation.is_cpu
-
-
-def build_engine_args(spec: EngineSpec, installation: Installation) -> Any:
+def build_engine_args(spec: EngineSpec) -> Any:
     """AsyncEngineArgs for `spec`. Raises InvalidRequest for names or values vLLM does not take."""
     from vllm.engine.arg_utils import AsyncEngineArgs
 
-    names = {field.name for field in dataclasses.fields(AsyncEngineArgs)}
+    names = {field.name: field.type for field in dataclasses.fields(AsyncEngineArgs)}
+    for name, value in spec.engine_args_json.items():
+        _check_type(name, value, names.get(name))
     values: dict[str, Any] = {"model": spec.model}
-    if wants_eager(spec, installation):
-        values["enforce_eager"] = True
     if spec.reasoning_parser:
         values["reasoning_parser"] = spec.reasoning_parser  # so that grammars wait for the end of the reasoning
-    for source in (dict(spec.engine_args), parse_flags(spec.flags, names), dict(spec.engine_args_json)):
-        for name in source:
+    layers = (
+        spec.defaults,
+        adapter_args(spec),
+        spec.engine_args,
+        parse_flags(spec.flags, names),
+        spec.engine_args_json,
+    )
+    for layer in layers:
+        for name in layer:
             if name not in names:
                 raise InvalidRequest(unknown_name("engine argument", name, names), param=name)
-        values.update(source)
+        values.update(layer)
     try:
         return AsyncEngineArgs(**values)
     except (TypeError, ValueError) as exc:
         raise InvalidRequest(f"engine arguments: {exc}") from exc
+
+
+def _check_type(name: str, value: Any, kind: Any) -> None:
+    """Raise InvalidRequest where a field for a switch, a number or a text gets something else: vLLM would stumble."""
+    allowed = set(get_args(kind) if isinstance(kind, UnionType) else (kind,)) - {NoneType}
+    if value is None or not allowed <= JSON_TYPES.keys():
+        return
+    if type(value) not in allowed and not (type(value) is int and float in allowed):
+        wanted = " or ".join(sorted(JSON_TYPES[each] for each in allowed))
+        raise InvalidRequest(f"engine argument {name} must be {wanted}, not {value!r}", param=name)
 
 
 def parse_flags(flags: Sequence[tuple[str, str | None]], names: Iterable[str]) -> dict[str, Any]:

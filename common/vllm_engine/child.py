@@ -15,6 +15,11 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+from pydantic import ValidationError
+
+from vllm_engine.cpu_seeds import let_generators_rewind
+from vllm_engine.installation import find_installation
+
 PARENT_PID = "NNRP_ENGINE_PARENT_PID"  # a name without VLLM_ in front: vLLM warns of those it does not know
 CAUSE_FILE = "NNRP_ENGINE_CAUSE_FILE"
 LOOK_S = 0.5
@@ -32,6 +37,8 @@ def follow_parent() -> None:
         logging.getLogger("vllm").addHandler(_FirstCause(Path(cause_file)))
     if not _is_alive(int(root)):
         os._exit(1)
+    if find_installation().is_cpu:
+        let_generators_rewind()
     if os.getpgrp() != os.getpid():
         os.setpgid(0, 0)  # Ctrl-C is for the parent: it drains first, then stops us
     threading.Thread(target=_watch, args=(os.getppid(),), name="follow-parent", daemon=True).start()
@@ -52,10 +59,22 @@ class _FirstCause(logging.Handler):
 
 
 def describe(error: BaseException) -> str:
-    """`Type: message` of the innermost cause."""
-    while (inner := error.__cause__ or error.__context__) is not None:
+    """`Type: message` of the innermost cause that says something."""
+    while (inner := _cause(error)) is not None:
         error = inner
+    if isinstance(error, ValidationError):
+        first = error.errors(include_url=False)[0]
+        return f"{type(error).__name__}: {first['loc'][0] if first['loc'] else error.title}: {first['msg']}"
     return f"{type(error).__name__}: {error}"
+
+
+def _cause(error: BaseException) -> BaseException | None:
+    if isinstance(error, ValidationError):  # what one of vLLM's validators raised, without pydantic's frame around it
+        cause = error.errors(include_url=False)[0].get("ctx", {}).get("error")
+        return cause if isinstance(cause, BaseException) else None
+    cause = error.__cause__ or error.__context__
+    # "KeyError: 'x'" is only a key; whoever caught it says what was looked for.
+    return None if isinstance(cause, LookupError) else cause
 
 
 def _watch(parent: int) -> None:

@@ -10,7 +10,8 @@ from typing import Any
 from chatdelta import EngineDelta
 from vllm_engine.alignment import Aligner
 from vllm_engine.calls import Sink
-from vllm_engine.calls.native import Fragments
+from vllm_engine.calls.fragments import Fragments
+from vllm_engine.errors import failure_of_parser
 
 log = logging.getLogger(__name__)
 
@@ -60,7 +61,7 @@ class Harmony:
                 self._step(piece, piece_id)
             except Exception as exc:
                 # A parser is third-party code on model output: whatever it raises, the answer goes on as plain text.
-                log.exception("native parser failed", extra={"request_id": self._request_id})
+                log.error("%s", failure_of_parser(exc), extra={"request_id": self._request_id})
                 self._failed, failure = True, type(exc).__name__
                 self._sink.text(piece)
         if finished:

@@ -6,22 +6,31 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import tempfile
 import threading
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from chatdelta import BackendError, BackendFailure, EngineInfo
-from vllm_engine.args import build_engine_args, wants_eager
+from vllm_engine.adapters import Adapters
+from vllm_engine.args import build_engine_args
 from vllm_engine.child import CAUSE_FILE, PARENT_PID, describe
+from vllm_engine.environment import added, start_environment
 from vllm_engine.errors import for_peer
 from vllm_engine.hub import require_known
-from vllm_engine.installation import find_installation, start_environment
+from vllm_engine.installation import Installation, find_installation
+from vllm_engine.parallel import BINDING, local_ranks, refuse_unrunnable, usable_cpus
 from vllm_engine.parser_extensions import refuse_without_extension
-from vllm_engine.spec import EngineSpec, refuse_unservable
+from vllm_engine.spec import EngineSpec
+from vllm_engine.unservable import refuse_unservable
 
 log = logging.getLogger(__name__)
+
+Folder = TemporaryDirectory[str]
+SOCKETS_FOLDER = "VLLM_RPC_BASE_PATH"  # where vLLM makes its sockets, and leaves them when it is shut down
+KV_CACHE_SIZES = {"kv_cache_memory_bytes", "gpu_memory_utilization"}
 
 
 async def open_engine(spec: EngineSpec, *, stat_loggers: Sequence[Any] = ()) -> Any:
@@ -30,62 +39,102 @@ async def open_engine(spec: EngineSpec, *, stat_loggers: Sequence[Any] = ()) -> 
     Raises InvalidRequest for what cannot be served and BackendFailure where vLLM fails; the root cause comes first in
     the message. Cancelled meanwhile, the thread shuts its engine down when it gets there: nothing is left running.
     """
-    refuse_unservable(spec)
     abandoned = threading.Event()
     try:
-        runtime, info = await asyncio.to_thread(_build, spec, tuple(stat_loggers), abandoned)
+        runtime, info, folder = await asyncio.to_thread(_build, spec, tuple(stat_loggers), abandoned)
     except asyncio.CancelledError:
         abandoned.set()
         raise
+    try:
+        return await _complete(runtime, info, spec, folder)
+    except BaseException as exc:
+        await asyncio.to_thread(runtime.llm.shutdown)
+        folder.cleanup()
+        if isinstance(exc, BackendError) or not isinstance(exc, Exception):
+            raise
+        raise _load_failure(spec, describe(exc)) from exc
+
+
+async def _complete(runtime: Any, info: EngineInfo, spec: EngineSpec, folder: Folder) -> Any:
+    """What a built engine needs of the event loop before its first request."""
     from vllm_engine.engine import VllmEngine
 
-    return VllmEngine(runtime, info)
+    adapters = Adapters(spec)
+    await adapters.load(runtime.llm)
+    tasks = await runtime.llm.get_supported_tasks()
+    return await asyncio.to_thread(VllmEngine, runtime, info, tasks, adapters=adapters, folder=folder)
 
 
-def _build(spec: EngineSpec, stat_loggers: Sequence[Any], abandoned: threading.Event) -> tuple[Any, EngineInfo]:
-    with tempfile.TemporaryDirectory(prefix="nnrp-engine-") as folder:
-        cause_file = Path(folder) / "cause"
-        os.environ[CAUSE_FILE] = str(cause_file)
+def _build(spec: EngineSpec, stat_loggers: Sequence[Any], abandoned: threading.Event) -> tuple[Any, EngineInfo, Folder]:
+    refuse_unservable(spec)
+    with ExitStack() as undo:
+        folder = Folder(prefix="nnrp-", dir=os.environ.get(SOCKETS_FOLDER))
+        undo.callback(folder.cleanup)
+        cause_file = Path(folder.name) / "cause"
         try:
-            runtime, info = _build_runtime(spec, stat_loggers)
+            with added(os.environ, {CAUSE_FILE: str(cause_file), SOCKETS_FOLDER: folder.name}):
+                runtime, info = _build_runtime(spec, stat_loggers)
         except BackendError:
             raise
         except Exception as exc:
-            log.exception("loading %s failed", spec.names[0])
             cause = cause_file.read_text() if cause_file.exists() else describe(exc)
-            raise BackendFailure(for_peer(cause), code="load_failed") from exc
-        finally:
-            del os.environ[CAUSE_FILE]
-    if abandoned.is_set():
-        runtime.llm.shutdown()
-    return runtime, info
+            raise _load_failure(spec, cause) from exc
+        if abandoned.is_set():
+            runtime.llm.shutdown()
+        else:
+            undo.pop_all()
+    return runtime, info, folder
+
+
+def _load_failure(spec: EngineSpec, cause: str) -> BackendFailure:
+    log.exception("loading %s failed", spec.names[0])
+    return BackendFailure(for_peer(cause), code="load_failed")
 
 
 def _build_runtime(spec: EngineSpec, stat_loggers: Sequence[Any]) -> tuple[Any, EngineInfo]:
     installation = find_installation()
-    added = start_environment(installation, os.environ, eager=wants_eager(spec, installation))
-    if added:
-        os.environ.update(added)
-        log.info("start settings: %s", " ".join(f"{name}={value}" for name, value in sorted(added.items())))
-    os.environ[PARENT_PID] = str(os.getpid())
+    require_known(spec.model)
     from vllm_engine.bindings import select_binding
     from vllm_engine.media import CONNECTOR
 
     os.environ.setdefault("VLLM_MEDIA_CONNECTOR", CONNECTOR)
-    require_known(spec.model)
+    os.environ[PARENT_PID] = str(os.getpid())
     binding = select_binding(installation)
     binding.check_parsers(spec)
     refuse_without_extension(spec.tool_parser)
-    engine_args = build_engine_args(spec, installation)
-    runtime = binding.build(spec, engine_args, stat_loggers)
+    engine_args = build_engine_args(spec)
+    draft = (engine_args.speculative_config or {}).get("model") or ""
+    if "/" in draft:  # and no name of a method
+        require_known(draft)
+    refuse_unrunnable(engine_args, installation, usable_cpus(), bound=bool(os.environ.get(BINDING)))
+    with added(os.environ, _start_environment(spec, engine_args, installation)):
+        runtime = binding.build(spec, engine_args, stat_loggers)
+    return runtime, engine_info(runtime, spec, installation, binding.family)
+
+
+def engine_info(runtime: Any, spec: EngineSpec, installation: Installation, family: str) -> EngineInfo:
     config = runtime.llm.model_config
-    info = EngineInfo(
+    return EngineInfo(
         model_names=spec.names,
         max_model_len=config.max_model_len,
         engine_version=installation.version,
-        binding=binding.family,
+        binding=family,
         tool_parser=spec.tool_parser,
         reasoning_parser=spec.reasoning_parser,
         multimodal=bool(config.is_multimodal_model),
+        priority_scheduling=runtime.llm.vllm_config.scheduler_config.policy == "priority",
     )
-    return runtime, info
+
+
+def _start_environment(spec: EngineSpec, engine_args: Any, installation: Installation) -> dict[str, str]:
+    variables = start_environment(
+        installation,
+        os.environ,
+        eager=engine_args.enforce_eager,
+        sizes_kv_cache=bool(spec.said() & KV_CACHE_SIZES),
+        ranks=local_ranks(engine_args),
+        cpus=usable_cpus(),
+    )
+    if variables:
+        log.info("start settings: %s", " ".join(f"{name}={value}" for name, value in sorted(variables.items())))
+    return variables

@@ -15,7 +15,8 @@ from chatdelta import EngineDelta
 from vllm_engine.alignment import Aligner
 from vllm_engine.calls import CallReader, Sink
 from vllm_engine.calls.sink import NOTHING
-from vllm_engine.reasoning import NativeReasoning, Part
+from vllm_engine.errors import failure_of_parser
+from vllm_engine.reasoning import Part, ReasoningReader
 
 log = logging.getLogger(__name__)
 
@@ -25,7 +26,7 @@ class Parts:
     """What an orchestrator drives. `calls` is None where no tool may be called."""
 
     sink: Sink
-    reasoning: NativeReasoning | None = None
+    reasoning: ReasoningReader | None = None
     calls: CallReader | None = None
     aligner: Aligner | None = None
 
@@ -43,11 +44,13 @@ class Orchestrator:
         self._reasoning_text = ""
         self._unsaid = ""  # raw text whose meaning has not come out yet
         self._failed = False
+        self._calls_said = 0
         self.reasoning_tokens = 0
 
     @property
     def called_tools(self) -> bool:
-        return self._parts.sink.called
+        # Calls that were found in the step that failed are in the text that follows, and nowhere else.
+        return self._parts.sink.called and self._calls_said == self._parts.sink.calls
 
     def feed(self, text: str, token_id: int | None, *, finished: bool) -> EngineDelta:
         pieces: Iterator[tuple[str, int | None]] = iter(((text, token_id),))
@@ -66,7 +69,7 @@ class Orchestrator:
                 said = _joined(said, self._take())
         except Exception as exc:
             # A parser is third-party code on model output: whatever it raises, the answer goes on as plain text.
-            log.exception("native parser failed", extra={"request_id": self._request_id})
+            log.error("%s", failure_of_parser(exc), extra={"request_id": self._request_id})
             rest = self._unsaid + "".join(piece for piece, _ in pieces)
             self._failed = True
             said = dataclasses.replace(said, content=said.content + rest, parser_failure=type(exc).__name__)
@@ -78,7 +81,7 @@ class Orchestrator:
             self._content(text, token_id)
             return
         part = reasoning.feed(text, token_id)
-        if token_id is not None and not reasoning.ended:
+        if token_id is not None and not reasoning.ended and not part.content:
             self.reasoning_tokens += 1
         self._reasoning_text += part.reasoning
         self._pass_on(part)
@@ -107,10 +110,11 @@ class Orchestrator:
         """What has been found since the last time."""
         found = self._parts.sink.take()
         reasoning, self._reasoning_text = self._reasoning_text, ""
-        if found.tool_calls or reasoning:
-            self._unsaid = ""
-        elif found.content:
-            self._unsaid = self._unsaid.partition(found.content)[2]
+        self._calls_said += sum(call.name is not None for call in found.tool_calls)
+        calls = (text for call in found.tool_calls for text in (call.name, call.arguments))
+        for said in (reasoning, found.content, *calls):
+            if said:
+                self._unsaid = self._unsaid.partition(said)[2]  # nothing where a parser says it in other words
         if not reasoning or not self._include_reasoning:
             return found
         return EngineDelta(content=found.content, reasoning=reasoning, tool_calls=found.tool_calls)

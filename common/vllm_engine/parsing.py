@@ -9,21 +9,11 @@ from typing import Any
 
 from chatdelta import EngineDelta
 from vllm_engine.alignment import Aligner, fast_backend, token_decoder
-from vllm_engine.calls import (
-    CallReader,
-    CumulativeCalls,
-    EngineCalls,
-    NamedArguments,
-    RequiredCalls,
-    Sink,
-    WholeTextCalls,
-)
+from vllm_engine.calls import CallReader, NamedArguments, RequiredCalls, Sink, native_calls, native_text
 from vllm_engine.harmony import Harmony
 from vllm_engine.orchestrator import Orchestrator, Parts
-from vllm_engine.reasoning import NativeReasoning
-
-# Tool parsers of 0.26 that `make parity` found to lose or garble plain calls when streamed, but not on the whole text.
-STREAMS_WRONGLY = frozenset({"hunyuan_a13b", "internlm", "jamba", "phi4_mini_json"})
+from vllm_engine.reasoning import NativeReasoning, ReasoningReader
+from vllm_engine.whole_reasoning import WholeTextReasoning
 
 
 class PlainText:
@@ -68,9 +58,13 @@ def orchestrated(context: ChoiceContext) -> Orchestrator:
     )
 
 
-def _reasoning(context: ChoiceContext) -> NativeReasoning | None:
+def _reasoning(context: ChoiceContext) -> ReasoningReader | None:
     native = context.parser.reasoning_parser
-    return None if native is None else NativeReasoning(native, context.prompt_token_ids)
+    if native is None:
+        return None
+    if hasattr(native, "fast_think_ids"):  # Hunyuan A13B's
+        return WholeTextReasoning(native)
+    return NativeReasoning(native, context.prompt_token_ids)
 
 
 def _sink(context: ChoiceContext) -> Sink:
@@ -96,19 +90,16 @@ def _aligner(context: ChoiceContext) -> Aligner | None:
 
 def _call_reader(sink: Sink, context: ChoiceContext) -> CallReader | None:
     request, native = context.request, context.parser.tool_parser
+    family = context.tool_parser_name or ""
     if not _may_call(context):
-        return None
+        return native_text(family, sink, native, request)
     # Such a parser's required and named calls are bare JSON; the others' are constrained to their own markup.
     if native.supports_required_and_named and not request._grammar_from_tool_parser:
         if request.tool_choice == "required":
             return RequiredCalls(sink, {tool.function.name for tool in request.tools})
         if hasattr(request.tool_choice, "function"):
             return NamedArguments(sink, request.tool_choice.function.name)
-    if context.tool_parser_name in STREAMS_WRONGLY:
-        return WholeTextCalls(sink, native, request)
-    if native.engine_based_streaming:
-        return EngineCalls(sink, native, request)
-    return CumulativeCalls(sink, native, lambda: type(native)(context.tokenizer, request.tools), request)
+    return native_calls(family, sink, native, context.tokenizer, request)
 
 
 def harmony(context: ChoiceContext) -> Harmony:

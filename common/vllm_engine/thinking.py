@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""The thinking switch has two names: Qwen and GLM templates say `enable_thinking`, DeepSeek and Kimi `thinking`."""
+"""Whether a model is to think, said to templates and parsers in both names they know the switch by.
+
+Qwen and GLM templates call it `enable_thinking`, DeepSeek and Kimi `thinking`; a name that a template does not know is
+dropped by vLLM, and its parsers take either.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +13,19 @@ from typing import Any
 NAMES = ("enable_thinking", "thinking")
 
 
-def under_both_names(template_kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """`template_kwargs` with the switch under the other name too, where only one is given.
+def with_switch(template_kwargs: Mapping[str, Any], effort: object) -> dict[str, Any]:
+    """`template_kwargs` with the switch under both names; unchanged where nobody has said anything.
 
-    vLLM's parsers take either; a name the template does not know is dropped by vLLM.
+    A `reasoning_effort` of "none" is off, whatever else is said: clients send the same template kwargs with every
+    request and the effort with one. Any other effort is on, unless the kwargs say otherwise.
     """
-    given = [name for name in NAMES if name in template_kwargs]
-    if len(given) != 1:
+    given = [name for name in NAMES if template_kwargs.get(name) is not None]
+    if effort == "none":
+        switch: Any = False
+    elif len(given) == 1:
+        switch = template_kwargs[given[0]]
+    elif effort is not None and not given:
+        switch = True
+    else:
         return dict(template_kwargs)
-    return {**template_kwargs, **dict.fromkeys(NAMES, template_kwargs[given[0]])}
+    return {**template_kwargs, **dict.fromkeys(NAMES, switch)}

@@ -27,7 +27,8 @@ class Benches:
 
 @pytest.fixture(scope="package")
 def benches(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Benches]:
-    from vllm_engine.installation import find_installation, start_environment
+    from vllm_engine.environment import start_environment
+    from vllm_engine.installation import find_installation
 
     os.environ.update(start_environment(find_installation(), os.environ, eager=True))
     logging.disable(logging.ERROR)  # vLLM logs every output that its parsers cannot read

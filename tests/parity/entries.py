@@ -57,6 +57,7 @@ class Family:
     markup_tokens: tuple[str, ...] = ()  # single tokens that decoding never skips
     generation_prompt: str = ""  # Jinja, after the assistant header; `thinking` says whether reasoning is wanted
     thinking_kwarg: str = "enable_thinking"
+    thinking_values: tuple[Any, Any] = (False, True)  # of that: without and with reasoning
     tokenizer: str = "bpe"  # or: tekken, o200k
     config: Mapping[str, Any] = field(default_factory=lambda: NOTHING)  # of config.json
     needs: Callable[[], str] = lambda: ""  # what is missing for it on this machine, if anything
@@ -110,6 +111,9 @@ EXPECTED: Mapping[str, Expected] = MappingProxyType(
         "parallel calls": Expected(calls=(PARIS, TOKYO), finish="tool_calls"),
         "call without arguments": Expected(calls=(Call("get_time", {}),), finish="tool_calls"),
         "unicode and braces": Expected(calls=(SEARCH,), finish="tool_calls"),
+        "markup in arguments": Expected(
+            calls=(Call("search", {"query": "a <b> & </c>, <d/> [e] <|f|>"}),), finish="tool_calls"
+        ),
         "call after reasoning": Expected(reasoning="I need the weather.", calls=(PARIS,), finish="tool_calls"),
         "text before a call": Expected(content="Let me look.", calls=(PARIS,), finish="tool_calls"),
         "text around a call": Expected(content="Let me look. Done.", calls=(PARIS,), finish="tool_calls"),

@@ -12,7 +12,7 @@ from typing import Any
 
 from tests.parity.corpus import FAMILIES
 from tests.parity.entries import Family
-from tests.parity.npm import FILES, GPT_OSS, QWEN3, folder_of
+from tests.parity.npm import DEEPSEEK_V3, FILES, GEMMA3, GPT_OSS, LLAMA3, QWEN3, folder_of
 
 END = "<|im_end|>"
 CHAT_TOKENS = ("<|endoftext|>", "<|im_start|>", END)
@@ -40,7 +40,11 @@ TEKKEN_CONTROL = (
     *("[SUFFIX]", "[SYSTEM_PROMPT]", "[/SYSTEM_PROMPT]", "[TOOL_CONTENT]", "[ARGS]", "[CALL_ID]", "[THINK]"),
     *("[/THINK]",),
 )
-PACKAGES = {"qwen3": QWEN3}  # real tokenizers with their real chat templates
+# Real tokenizers with their real chat templates, which only Qwen's and DeepSeek's packages have with calls in them.
+PACKAGES = {"qwen3": QWEN3, "llama3_1": LLAMA3, "deepseek_v3": DEEPSEEK_V3, "gemma3": GEMMA3}
+LARGEST_VOCABULARY = 262208  # Gemma 3's
+# The package of Llama 3.1 has the tokenizer of Llama 3, where this token (128010) was not in use yet.
+RENAMED = {"<|reserved_special_token_5|>": "<|python_tag|>"}
 HARMONY_ENDS = (200002, 199999, 200012)  # <|return|>, <|endoftext|>, <|call|>: gpt-oss's generation_config.json
 MERGES = 400  # so that tokens are words and bits of markup, as in a real tokenizer, and rare characters stay split
 
@@ -56,7 +60,7 @@ def build_folder(family: Family, folder: Path) -> Path:
         _copy_harmony(folder)
     elif family.tokenizer in PACKAGES:
         _copy_fetched(PACKAGES[family.tokenizer], folder)
-        config["vocab_size"] = 152064
+        config["vocab_size"] = LARGEST_VOCABULARY
     else:
         _tokenizer(family).save_pretrained(folder)
     (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
@@ -83,7 +87,12 @@ def _write_tekken(path: Path, kind: str) -> None:
 
 def _copy_fetched(package: str, folder: Path) -> None:
     for name in FILES:
-        shutil.copyfile(folder_of(package) / name, folder / name)
+        text = (folder_of(package) / name).read_text(encoding="utf-8")
+        for old, new in RENAMED.items() if package == LLAMA3 else ():
+            text = text.replace(f'"{old}"', f'"{new}"')
+        if package == DEEPSEEK_V3:  # for a config of a Llama, transformers makes of this class another tokenizer
+            text = text.replace('"LlamaTokenizerFast"', '"PreTrainedTokenizerFast"')
+        (folder / name).write_text(text, encoding="utf-8")
 
 
 def _copy_harmony(folder: Path) -> None:

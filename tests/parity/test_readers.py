@@ -180,7 +180,7 @@ class UntilTag:
 def test_reasoning_tokens_are_those_before_the_tag(*, holds_back: bool) -> None:
     texts = {1: "a ", 2: "b ", 3: "c", 4: "</t>", 5: "d ", END: ""}
     aligner = Aligner(texts.__getitem__) if holds_back else None
-    parts = Parts(new_sink(), reasoning=UntilTag(), aligner=aligner)  # type: ignore[arg-type]  # a double
+    parts = Parts(new_sink(), reasoning=UntilTag(), aligner=aligner)
     orchestrator = Orchestrator(parts, end_token_ids={END}, request_id="r-1")
     given = [("", 1), ("", 2), ("a b c", 3), ("</t>", 4), ("d ", 5), ("", END)] if holds_back else None
     counts, said = [], ""
@@ -189,3 +189,29 @@ def test_reasoning_tokens_are_those_before_the_tag(*, holds_back: bool) -> None:
         counts.append(orchestrator.reasoning_tokens)
     assert said == "a b c"
     assert counts[-1] == 3
+
+
+class Lagging:
+    """A reader that says the arguments of a call one piece late, and then raises."""
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+        self._held = ""
+
+    def feed(self, text: str, token_id: int | None) -> None:
+        if text == "bang":
+            raise KeyError(text)
+        if not self._held:
+            self._sink.start("f")
+        self._sink.arguments(self._held.removeprefix("f:"))
+        self._held = text
+
+    def finish(self, *, cut: bool) -> None: ...
+
+
+def test_arguments_that_were_held_back_follow_as_text() -> None:
+    sink = new_sink()
+    orchestrator = Orchestrator(Parts(sink, calls=Lagging(sink)), end_token_ids={END}, request_id="r-1")
+    deltas = [orchestrator.feed(text, at, finished=False) for at, text in enumerate(["f:{", '"x": ', "1", "bang", "!"])]
+    assert list(joined([call for delta in deltas for call in delta.tool_calls])) == [("f", '{"x": ')]
+    assert "".join(delta.content for delta in deltas) == "1bang!"

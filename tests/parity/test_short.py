@@ -8,7 +8,6 @@ import pytest
 from tests.parity.conftest import Benches
 from tests.parity.corpus import FAMILIES, entries
 from tests.parity.entries import Entry
-from tests.parity.native_defects import NATIVE_DEFECTS
 from tests.parity.report import listed
 from tests.parity.suite import Tally, check_splits, score_entry
 
@@ -23,7 +22,7 @@ SHORT = (
     "gemma4",
     "pythonic",
 )
-SPLITS = 3
+SPLITS = 12
 BY_NAME = {family.name: family for family in FAMILIES}
 ENTRIES = list(entries(tuple(BY_NAME[name] for name in SHORT)))
 
@@ -36,9 +35,8 @@ async def test_an_output_means_what_was_written_down(entry: Entry, benches: Benc
     tally = Tally()
     bench = benches.of(entry.family)
     await score_entry(bench, entry, tally, ("1", "all"), oracle=False)
-    await check_splits(bench, entry, tally, splits=SPLITS)
+    await check_splits(bench, entry, tally, limit=SPLITS)
     assert not tally.ours, listed(tally.ours)
-    assert bool(tally.native) == (entry.name in NATIVE_DEFECTS), "take it off the list: it is read right now"
 
 
 @pytest.mark.asyncio

@@ -101,7 +101,7 @@ async def real_backend(
         served_names=(MODEL,),
         tool_parser=tool_parser,
         reasoning_parser=reasoning_parser,
-        engine_args={"dtype": "float32"} | engine_args,
+        engine_args={"dtype": "float32", "enforce_eager": True} | engine_args,
     )
     try:
         await loader.load(ModelPlan(spec, MODEL))

@@ -26,75 +26,22 @@ from nnrp.core import MessageType
 
 from localai_proto import backend_pb2 as pb
 from tests.conftest import Figure
-from tests.real_engine.clients import envelope, predict_options, read_answer
-from tests.real_engine.test_answers import BY_NAME, check
+from tests.real_engine.clients import envelope, predict_options
+from tests.real_engine.process import HEALTH, Backend, backend_process
 from tests.real_engine.test_load import ENDLESS, LONG
-from tests.support.process import Run, all_gone, client, started
+from tests.support.process import all_gone, started
 from tests.support.sdk_client import SdkClient
 from tests.support.waiting import until
 from tests.vllm_nnrp.doors import status_of
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-HEALTH = pb.HealthMessage()
-LOAD_S = 400.0  # two busy cores, cold caches
 HEALTH_BOUND_S = 5.0  # the promise is 1 s on a machine that does nothing else; the measured times are printed
-HELLO = BY_NAME["hello"]
-
-
-class Backend:
-    """The started process and a stub on its gRPC door."""
-
-    def __init__(self, run: Run, ready: dict[str, Any], stub: Any, model: Path, health_after_s: float) -> None:
-        self.run = run
-        self.stub = stub
-        self.grpc_address: str = ready["grpc"]
-        self.model = model
-        self.health_after_s = health_after_s
-
-    def load_options(self, **fields: Any) -> pb.ModelOptions:
-        options: dict[str, Any] = {
-            "Model": "memorised",
-            "ModelFile": str(self.model),
-            "DType": "float32",
-            "Options": self.options(),
-        }
-        return pb.ModelOptions(**options | fields)
-
-    def options(self, tool_parser: str = "hermes") -> list[str]:
-        return [f"tool_parser:{tool_parser}", "reasoning_parser:qwen3"]
-
-    @property
-    def nnrp_port(self) -> int:
-        url = json.loads(self.run.ready_file.read_text())["nnrp"]
-        return int(url.rpartition(":")[2])
-
-    async def answers(self) -> None:
-        """The process is alive: Health says so, and a normal request is answered over both doors."""
-        assert (await self.stub.Health(HEALTH)).message == b"OK"
-        reply = await self.stub.Predict(predict_options(HELLO))
-        assert reply.message.decode().strip() == HELLO.content
-        await asyncio.to_thread(self._ask_nnrp)
-
-    def _ask_nnrp(self) -> None:
-        with SdkClient.connect(self.nnrp_port) as sdk:
-            session = sdk.open_session()
-            check(read_answer(session.collect(session.submit(envelope(HELLO)), timeout_s=60)), HELLO)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def backend(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Backend]:
-    from vllm_nnrp.models.memorised import build_memorised_model
-
-    model = build_memorised_model()
-    started_s = time.monotonic()
-    arguments = ("--addr=127.0.0.1:0", "--nnrp=nnrp://127.0.0.1:0")
-    folder = tmp_path_factory.mktemp("process")
-    log = folder / "backend.log"
-    async with started(folder, *arguments, log=log, VLLM_CPU_KVCACHE_SPACE="1") as run:
-        ready = await run.ready()
-        async with client(ready["grpc"]) as stub:
-            await stub.Health(HEALTH, wait_for_ready=True)
-            yield Backend(run, ready, stub, model, time.monotonic() - started_s)
+    async with backend_process(tmp_path_factory.mktemp("process"), "--nnrp=nnrp://127.0.0.1:0") as backend:
+        yield backend
 
 
 WRONG_LOADS: dict[str, tuple[dict[str, Any], str]] = {
@@ -120,12 +67,12 @@ WRONG_LOADS: dict[str, tuple[dict[str, Any], str]] = {
 @pytest.mark.parametrize("wrong", WRONG_LOADS)
 async def test_a_wrong_load_says_why_and_leaves_nothing(backend: Backend, wrong: str) -> None:
     fields, message = WRONG_LOADS[wrong]
-    result: pb.Result = await backend.stub.LoadModel(backend.load_options(**fields), timeout=LOAD_S)
+    result = await backend.load(**fields)
     assert not result.success
     assert message in result.message
     assert (await backend.stub.Health(HEALTH)).message == b"OK"
-    assert (await backend.stub.Status(HEALTH)).state == pb.StatusResponse.UNINITIALIZED
-    assert not [pid for pid in backend.run.children() if is_engine_core(pid)]
+    assert await backend.state() == pb.StatusResponse.UNINITIALIZED
+    assert not backend.engine_cores()
 
 
 async def test_a_load_that_fails_in_the_engine_process_says_its_root_cause(backend: Backend, tmp_path: Path) -> None:
@@ -133,22 +80,23 @@ async def test_a_load_that_fails_in_the_engine_process_says_its_root_cause(backe
     shutil.copytree(backend.model, broken)
     weights = broken / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:1000])
-    result: pb.Result = await backend.stub.LoadModel(backend.load_options(ModelFile=str(broken)), timeout=LOAD_S)
+    result = await backend.load(ModelFile=str(broken))
     assert not result.success
     assert result.message.startswith("SafetensorError: Error while deserializing header")
-    assert (await backend.stub.Status(HEALTH)).state == pb.StatusResponse.UNINITIALIZED
-    assert not [pid for pid in backend.run.children() if is_engine_core(pid)]
+    assert await backend.state() == pb.StatusResponse.UNINITIALIZED
+    assert not backend.engine_cores()
 
 
 async def test_health_answers_at_once_and_all_through_the_load(backend: Backend, figure: Figure) -> None:
     figure(f"Health first answered {backend.health_after_s:.2f} s after the process was started")
     assert backend.health_after_s < HEALTH_BOUND_S
-    load = asyncio.ensure_future(backend.stub.LoadModel(backend.load_options(), timeout=LOAD_S))
-    started_s, latencies = time.monotonic(), []
+    load = asyncio.ensure_future(backend.load())
+    started_s, latencies, states = time.monotonic(), [], set()
     while not load.done():
         asked_s = time.monotonic()
         assert (await backend.stub.Health(HEALTH, timeout=HEALTH_BOUND_S)).message == b"OK"
         latencies.append(time.monotonic() - asked_s)
+        states.add(await backend.state())
         await asyncio.wait([load], timeout=0.5)
     result = await load
     assert result.success, result.message
@@ -156,14 +104,29 @@ async def test_health_answers_at_once_and_all_through_the_load(backend: Backend,
         f"load {time.monotonic() - started_s:.1f} s; Health meanwhile: {len(latencies)} calls, median "
         f"{statistics.median(latencies) * 1e3:.1f} ms, worst {max(latencies) * 1e3:.0f} ms"
     )
+    assert pb.StatusResponse.BUSY in states
+    assert await backend.state() == pb.StatusResponse.READY
     await until(lambda: "nnrp" in backend.run.ready_file.read_text())
     await backend.answers()
 
 
 async def test_the_same_load_again_is_done_at_once(backend: Backend) -> None:
-    before = [pid for pid in backend.run.children() if is_engine_core(pid)]
-    assert (await backend.stub.LoadModel(backend.load_options(), timeout=LOAD_S)).success
-    assert [pid for pid in backend.run.children() if is_engine_core(pid)] == before
+    before = backend.engine_cores()
+    assert (await backend.load()).success
+    assert backend.engine_cores() == before
+
+
+async def test_status_tells_whether_something_runs_and_the_memory_of_both_sides(backend: Backend) -> None:
+    status: pb.StatusResponse = await backend.stub.Status(HEALTH)
+    assert status.state == pb.StatusResponse.READY
+    assert min(status.memory.breakdown["backend"], status.memory.breakdown["engine"]) > 100_000_000
+    call = backend.stub.PredictStream(predict_options(LONG, Tokens=3000, IgnoreEOS=True))
+    await anext(aiter(call))
+    assert await backend.state() == pb.StatusResponse.BUSY
+    call.cancel()
+    async with asyncio.timeout(30):
+        while await backend.state() != pb.StatusResponse.READY:
+            pass
 
 
 def body(**changes: Any) -> dict[str, Any]:
@@ -239,7 +202,7 @@ async def test_a_port_already_taken_is_said_and_ends_the_second_process(backend:
 
 
 async def test_an_engine_killed_in_mid_stream_ends_everything_with_the_right_error(backend: Backend) -> None:
-    (core,) = [pid for pid in backend.run.children() if is_engine_core(pid)]
+    (core,) = backend.engine_cores()
     children = backend.run.children()
     call = backend.stub.PredictStream(predict_options(LONG, Tokens=3000, IgnoreEOS=True))
     await anext(aiter(call))
@@ -261,19 +224,12 @@ async def test_an_engine_killed_in_mid_stream_ends_everything_with_the_right_err
     await asyncio.wait_for(streaming.wait(), 60)
     os.kill(core, signal.SIGKILL)
     assert (await status_of(call))[0] is grpc.StatusCode.INTERNAL
-    assert (await backend.stub.Status(HEALTH)).state == pb.StatusResponse.ERROR
+    assert await backend.state() == pb.StatusResponse.ERROR
     event = await over_nnrp
     assert event["type"] == "response.error"
     assert event["error"]["code"] == "engine_dead"
     assert await asyncio.wait_for(backend.run.process.wait(), 60) != 0
     await until(lambda: all_gone(children), timeout_s=10)
-
-
-def is_engine_core(pid: int) -> bool:
-    try:
-        return b"EngineCore" in Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return False
 
 
 if sys.platform != "linux":

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import grpc
@@ -15,9 +16,9 @@ import pytest
 
 from tests.real_engine.asking import over_grpc, over_nnrp
 from tests.real_engine.backend import MODEL, RealBackend
+from tests.real_engine.clients import predict_options
 from tests.real_engine.test_answers import BY_NAME
 from tests.vllm_nnrp.doors import status_of
-from vllm_nnrp.models.memorised_corpus import Conversation
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 CAPITAL, QUIET_CAPITAL = BY_NAME["capital"], BY_NAME["capital_no_thinking"]
@@ -25,8 +26,7 @@ WEATHER_CALL, TWO_CALLS, LOOKUP = BY_NAME["weather_call"], BY_NAME["two_calls"],
 PARIS = "The capital of France is Paris."
 THOUGHT = "\nThis is about geography. Paris is the capital.\n"
 
-# Values that a grammar can hold a model to. (No numbers: the grammar allows any white space after one, and a model as
-# small as this one then writes line breaks until it is cut.)
+# Values that a grammar can hold a model to.
 CITY = {
     "type": "object",
     "properties": {"city": {"type": "string", "enum": ["Oslo", "Tokyo"]}},
@@ -64,6 +64,9 @@ OFF: list[tuple[str, dict[str, str]]] = [
     ("no effort", {"reasoning_effort": "none"}),
     ("the blob", {"chat_template_kwargs": '{"enable_thinking": false}'}),
     ("no effort against the blob", {"reasoning_effort": "none", "chat_template_kwargs": '{"enable_thinking": true}'}),
+    ("no effort against the switch", {"reasoning_effort": "none", "enable_thinking": "true"}),
+    ("the switch against an effort", {"reasoning_effort": "high", "enable_thinking": "false"}),
+    ("DeepSeek's name for it", {"chat_template_kwargs": '{"thinking": false}'}),
 ]
 
 
@@ -94,8 +97,14 @@ async def test_thinking_on_over_nnrp(backend: RealBackend, body: dict[str, Any])
 
 @pytest.mark.parametrize(
     "body",
-    [{"chat_template_kwargs": {"enable_thinking": False}}, {"reasoning_effort": "none"}],
-    ids=["kwargs", "effort"],
+    [
+        {"chat_template_kwargs": {"enable_thinking": False}},
+        {"chat_template_kwargs": {"thinking": False}},
+        {"reasoning_effort": "none"},
+        {"reasoning_effort": "none", "chat_template_kwargs": {"enable_thinking": True}},
+        {"reasoning_effort": "high", "chat_template_kwargs": {"enable_thinking": False}},
+    ],
+    ids=["kwargs", "DeepSeek's name", "no effort", "no effort against kwargs", "kwargs against an effort"],
 )
 async def test_thinking_off_over_nnrp(backend: RealBackend, body: dict[str, Any]) -> None:
     answer = await over_nnrp(backend, CAPITAL, **body)
@@ -112,8 +121,9 @@ async def test_reasoning_can_be_kept_back(backend: RealBackend) -> None:
     assert hidden.terminal["body"]["usage"]["completion_tokens"] == shown.terminal["body"]["usage"]["completion_tokens"]
 
 
-async def test_hidden_reasoning_does_not_swallow_a_call(backend: RealBackend) -> None:
-    answer = await over_nnrp(backend, WEATHER_CALL, include_reasoning=False)
+@pytest.mark.parametrize("choice", ["auto", "required"])
+async def test_hidden_reasoning_does_not_swallow_a_call(backend: RealBackend, choice: str) -> None:
+    answer = await over_nnrp(backend, WEATHER_CALL, include_reasoning=False, tool_choice=choice)
     assert not answer.of("reasoning_text.delta")
     assert answer.calls() == [("get_weather", {"city": "Paris"})]
 
@@ -130,7 +140,32 @@ async def test_reserved_template_kwargs(backend: RealBackend, name: str) -> None
 async def test_a_template_of_the_clients_own_is_refused(backend: RealBackend) -> None:
     answer = await over_nnrp(backend, CAPITAL, chat_template="{{ 7 * 7 }}")
     assert answer.types == ["response.error"]
-    assert answer.terminal["error"]["type"] == "invalid_request_error"
+    error = answer.terminal["error"]
+    assert (error["type"], error["param"]) == ("invalid_request_error", "chat_template")
+
+
+# Calls of the past
+
+
+# arguments as a client has them: what the template gets to write
+HISTORY = {'{"city": "P': '{"city": "P', "Paris": "Paris", '"Paris"': "Paris", "": "{}", '{"a":1}': '{"a": 1}'}
+
+
+@pytest.mark.parametrize("arguments", HISTORY)
+async def test_a_call_that_was_cut_can_be_in_the_history(backend: RealBackend, arguments: str) -> None:
+    call = {"id": "c1", "type": "function", "function": {"name": "get_weather", "arguments": arguments}}
+    messages = (
+        {"role": "user", "content": "What is the weather in Paris?"},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "user", "content": "What is the capital of France?"},
+    )
+    asked = replace(QUIET_CAPITAL, messages=messages)
+    counted = await backend.stub.TokenizeString(predict_options(asked))
+    tokenizer = backend.host.engine().llm.get_tokenizer()  # type: ignore[attr-defined]
+    prompt = tokenizer.decode(list(counted.tokens))
+    assert f'{{"name": "get_weather", "arguments": {HISTORY[arguments]}}}\n</tool_call>' in prompt
+    answer = await over_nnrp(backend, asked, max_tokens=5)
+    assert answer.terminal["body"]["usage"]["prompt_tokens"] == counted.length
 
 
 # Tool choice
@@ -151,17 +186,9 @@ async def test_none_gives_no_call_over_nnrp(backend: RealBackend) -> None:
     assert answer.text().strip()
 
 
-REQUIRED: list[tuple[str, Conversation, dict[str, Any]]] = [
-    ("a question that no tool fits", QUIET_CAPITAL, {}),
-    ("hidden reasoning", CAPITAL, {"include_reasoning": False}),
-]
-
-
-@pytest.mark.parametrize(("asked", "body"), [row[1:] for row in REQUIRED], ids=[row[0] for row in REQUIRED])
-async def test_required_is_a_valid_call_over_nnrp(
-    backend: RealBackend, asked: Conversation, body: dict[str, Any]
-) -> None:
-    answer = await over_nnrp(backend, asked, tools=TOOLS, tool_choice="required", max_tokens=400, **body)
+async def test_required_is_a_valid_call_over_nnrp(backend: RealBackend) -> None:
+    """Of a question that no tool fits."""
+    answer = await over_nnrp(backend, QUIET_CAPITAL, tools=TOOLS, tool_choice="required", max_tokens=400)
     calls = answer.calls()
     assert calls
     assert all(is_valid(*call) for call in calls), calls

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import json
 import logging
 import os
 import socket
@@ -258,6 +259,21 @@ async def test_an_image_that_was_counted_or_refused_before_is_still_answered(vis
         error = await refused_over_nnrp(vision.backend, **body(data_url(image), temperature=-1))
         assert error["param"] == "temperature"
     await completed_over_nnrp(vision.backend, **body(data_url(image)))
+
+
+async def test_a_clients_id_for_an_image_is_not_taken_for_its_content(vision: Vision) -> None:
+    """vLLM caches what it has seen under a part's `uuid`: the second client would get an answer about the first's."""
+
+    async def asked(image: bytes, **more: Any) -> tuple[str, list[str]]:
+        request = body(data_url(image), logprobs=True)
+        request["messages"][0]["content"][0].update(more)
+        choice = await completed_over_nnrp(vision.backend, **request)
+        return json.dumps(choice["logprobs"]), vision.recorder.last[1]
+
+    red, blue = await asked(RED), await asked(BLUE)
+    assert red != blue
+    assert await asked(RED, uuid="mine") == red
+    assert await asked(BLUE, uuid="mine") == blue
 
 
 async def test_large_images_do_not_hold_up_the_doors(vision: Vision, figure: Figure) -> None:

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from pydantic import BaseModel, ValidationError, field_validator
 
 from tests.support.process import all_gone
 from tests.support.waiting import wait_until
@@ -70,6 +71,40 @@ def test_the_first_cause_of_a_failed_start_is_left_in_the_file(tmp_path: Path) -
 
 @pytest.mark.parametrize("how", ["cause", "context"])
 def test_the_innermost_error_is_described(how: str) -> None:
-    inner, outer = KeyError("x"), RuntimeError("outer")
+    inner, outer = MemoryError("inner"), RuntimeError("outer")
     setattr(outer, f"__{how}__", inner)
-    assert describe(outer) == "KeyError: 'x'"
+    assert describe(outer) == "MemoryError: inner"
+
+
+@pytest.mark.parametrize("nothing", [KeyError("qwen9"), IndexError("list index out of range")])
+def test_a_failed_lookup_is_described_by_who_looked(nothing: Exception) -> None:
+    outer = ValueError("the kind of model qwen9 is not known")
+    outer.__cause__ = nothing
+    assert describe(outer) == "ValueError: the kind of model qwen9 is not known"
+    assert describe(nothing).startswith(type(nothing).__name__)
+
+
+class Config(BaseModel):
+    length: int = 1
+
+    @field_validator("length")
+    @classmethod
+    def fits(cls, length: int) -> int:
+        if length > 9:
+            raise ValueError(f"a length of {length} is greater than the model's (9)")
+        return length
+
+
+@pytest.mark.parametrize(
+    ("length", "told"),
+    [
+        (10, "ValueError: a length of 10 is greater than the model's (9)"),
+        ("x", "ValidationError: length: Input should be a valid integer, unable to parse string as an integer"),
+    ],
+)
+def test_what_a_validator_says_is_told_without_pydantics_frame(length: object, told: str) -> None:
+    with pytest.raises(ValidationError) as caught:
+        Config.model_validate({"length": length})
+    outer = RuntimeError("the configuration failed")
+    outer.__cause__ = caught.value
+    assert describe(outer) == told

@@ -11,8 +11,8 @@ from typing import Any
 
 import grpc
 
-from chatdelta import Engine, EngineInfo, Observation
-from chatdelta.testing import SCRIPTED_INFO, Script, ScriptedEngine, Step
+from chatdelta import Engine, EngineInfo, Observation, PromptTemplate
+from chatdelta.testing import SCRIPTED_INFO, Script, ScriptedEngine, Step, TaskStep
 from chatserving import EngineHost, RequestRunner
 from localai_proto import backend_pb2 as pb
 from localai_proto import backend_pb2_grpc
@@ -66,6 +66,8 @@ async def no_hook(plan: ModelPlan) -> None:
 async def open_door(
     script: Script | Iterable[Step] = (),
     *,
+    tasks: Iterable[TaskStep] = (),
+    template: PromptTemplate | None = None,
     info: EngineInfo = SCRIPTED_INFO,
     token: str | None = None,
     is_loaded: bool = True,
@@ -74,7 +76,7 @@ async def open_door(
     max_operations: int = 256,
     text_in_message: bool = False,
 ) -> AsyncIterator[Door]:
-    engine = ScriptedEngine(script, info=info)
+    engine = ScriptedEngine(script, tasks=tasks, template=template, info=info)
     sink = Records()
     host = EngineHost(max_operations=max_operations, drain_s=drain_s)
 

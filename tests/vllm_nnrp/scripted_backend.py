@@ -2,7 +2,8 @@
 """The real process with a scripted engine, for tests of its life: `python -m tests.vllm_nnrp.scripted_backend ARGS…`.
 
 The model's name says what it does: `org/slow-load` never comes to its end loading, `org/fail` fails to load, `org/die`
-dies after its first token, anything else answers "a" and then waits for ever. Each engine has a child process.
+dies after its first token, `org/brief` answers "a" and a moment later "b", anything else answers "a" and then waits for
+ever. Each engine has a child process.
 """
 
 from __future__ import annotations
@@ -12,11 +13,13 @@ import subprocess
 import sys
 from collections.abc import Iterator
 
-from chatdelta import BackendFailure, Engine, EngineDelta
+from chatdelta import BackendFailure, Engine, EngineDelta, FinishReason
 from chatdelta.requests import GenerationRequest
 from chatdelta.testing import Gap, ScriptedEngine, Step, Wait
 from vllm_engine import EngineSpec
 from vllm_nnrp.main import main
+
+BRIEFLY_S = 0.5
 
 
 class EngineWithChild(ScriptedEngine):
@@ -32,6 +35,10 @@ class EngineWithChild(ScriptedEngine):
         if self._name.endswith("/die"):
             yield Gap(0.2)
             self.kill()
+        if self._name.endswith("/brief"):
+            yield Gap(BRIEFLY_S)
+            yield EngineDelta(content="b", completion_tokens=2, finish_reason=FinishReason.STOP)
+            return
         yield Wait(asyncio.Event())
 
     async def stop(self) -> None:

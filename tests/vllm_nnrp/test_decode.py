@@ -10,7 +10,7 @@ import pytest
 
 from chatdelta import RESERVED_TEMPLATE_KWARGS, ChatRequest, InvalidRequest, PromptRequest
 from localai_proto import backend_pb2 as pb
-from vllm_nnrp.grpc_door.decode import decode_predict, tools_active
+from vllm_nnrp.grpc_door.decode import decode_predict, is_left_to_core, tools_active
 from vllm_nnrp.grpc_door.decode_messages import decode_metadata
 from vllm_nnrp.grpc_door.decode_tools import decode_tool_choice
 
@@ -23,14 +23,13 @@ ZERO = {
     "min_p": 0.0,
     "frequency_penalty": 0.0,
     "presence_penalty": 0.0,
-    "repetition_penalty": 1.0,
     "seed": 0,
 }
 TOOL = {"type": "function", "function": {"name": "f", "description": "", "strict": False, "parameters": None}}
 TOOLS = json.dumps([TOOL])
 DECODED_TOOL = {
     "type": "function",
-    "function": {"name": "f", "description": "", "strict": False, "parameters": {"type": "object", "properties": {}}},
+    "function": {"name": "f", "description": "", "parameters": {"type": "object", "properties": {}}},
 }
 NAMED = {"type": "function", "function": {"name": "f"}}
 HELLO = {"role": "user", "content": "hello"}
@@ -100,6 +99,15 @@ def test_the_correlation_id_is_a_label_of_bounded_printable_text() -> None:
     assert origin.peer_request_id == "ab" + "c" * 125
 
 
+def test_with_the_tokenizers_template_messages_win_over_a_prompt() -> None:
+    """Core's Anthropic, Ollama and Responses endpoints send both; the prompt is the messages' bare texts."""
+    request = decode(Prompt="x", Messages=[pb.Message(role="user", content="x")], UseTokenizerTemplate=True)
+    assert isinstance(request, ChatRequest)
+    assert request.body["messages"] == [{"role": "user", "content": "x"}]
+    assert "prompt" not in request.body
+    assert isinstance(decode(Prompt="x", UseTokenizerTemplate=True), PromptRequest)
+
+
 def test_a_prompt_wins_over_messages_and_is_a_completion() -> None:
     request = decode(Prompt="raw", Messages=[pb.Message(role="user", content="x")], Logprobs=2, Tools=TOOLS)
     assert isinstance(request, PromptRequest)
@@ -110,7 +118,10 @@ def test_token_ids_are_a_prompt_too() -> None:
     assert decode(EmbeddingTokens=[1, 2]).body["prompt"] == [1, 2]
 
 
+STRICT = {"type": "function", "function": {"name": "f", "strict": True, "parameters": {"type": "object"}}}
+
 TOOL_CASES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
+    ("strict is kept where it is true; Go's false says nothing", {"Tools": json.dumps([STRICT])}, {"tools": [STRICT]}),
     ("null parameters become an empty schema", {"Tools": TOOLS}, {"tools": [DECODED_TOOL]}),
     ("no tools at all", {"Tools": "null"}, {}),
     ("an empty array", {"Tools": "[]", "ToolChoice": '"auto"'}, {}),
@@ -180,6 +191,20 @@ def test_tools_active(fields: dict[str, Any], tool_parser: bool, expected: bool)
     assert tools_active(request, tool_parser=tool_parser) is expected
 
 
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"Tools": TOOLS, "Prompt": "raw"}, True),
+        ({"Tools": TOOLS, "Prompt": "raw", "ToolChoice": '"none"'}, False),
+        ({"Tools": TOOLS}, False),
+        ({"Prompt": "raw"}, False),
+    ],
+)
+def test_what_is_left_to_core(fields: dict[str, Any], expected: bool) -> None:
+    options = pb.PredictOptions(Messages=[pb.Message(role="user", content="x")], **fields)
+    assert is_left_to_core(options, decode(Messages=options.Messages, **fields)) is expected
+
+
 def call(arguments: Any) -> dict[str, Any]:
     return {"id": "c1", "type": "function", "function": {"name": "f", "arguments": arguments}}
 
@@ -203,19 +228,9 @@ MESSAGES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
         {"role": "assistant", "content": None, "tool_calls": [call('{"a":1}')]},
     ),
     (
-        "arguments as an object",
-        {"role": "assistant", "content": "t", "tool_calls": json.dumps([call({"a": 1})])},
-        {"role": "assistant", "content": "t", "tool_calls": [call('{"a": 1}')]},
-    ),
-    (
-        "arguments that are no JSON stay a string, once vLLM has decoded them",
-        {"role": "assistant", "tool_calls": json.dumps([call("a=1")])},
-        {"role": "assistant", "content": None, "tool_calls": [call('"a=1"')]},
-    ),
-    (
-        "no arguments",
-        {"role": "assistant", "tool_calls": json.dumps([call("")])},
-        {"role": "assistant", "content": None, "tool_calls": [call("{}")]},
+        "arguments of any kind, for the engine to make sense of",
+        {"role": "assistant", "content": "t", "tool_calls": json.dumps([call({"a": 1}), call("a=1"), call(None)])},
+        {"role": "assistant", "content": "t", "tool_calls": [call({"a": 1}), call("a=1"), call(None)]},
     ),
     (
         "several calls keep their order and their ids",
@@ -226,11 +241,6 @@ MESSAGES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
         "arguments with braces and other scripts are not touched",
         {"role": "assistant", "tool_calls": json.dumps([call('{"a":"}{ 東京"}')])},
         {"role": "assistant", "content": None, "tool_calls": [call('{"a":"}{ 東京"}')]},
-    ),
-    (
-        "arguments that are null",
-        {"role": "assistant", "tool_calls": json.dumps([call(None)])},
-        {"role": "assistant", "content": None, "tool_calls": [call("{}")]},
     ),
     ("a developer", {"role": "developer", "content": "d"}, {"role": "developer", "content": "d"}),
     ("a system prompt", {"role": "system", "content": "s"}, {"role": "system", "content": "s"}),
@@ -262,23 +272,12 @@ METADATA: list[tuple[str, dict[str, str], dict[str, Any]]] = [
         {"chat_template_kwargs": {"enable_thinking": False, "x": 1}},
     ),
     (
-        "no effort means no thinking, also for the parser",
-        {"reasoning_effort": "none"},
-        {
-            "reasoning_effort": "none",
-            "chat_template_kwargs": {"reasoning_effort": "none", "enable_thinking": False},
-        },
+        "an explicit key wins over the blob's other name",
+        {"enable_thinking": "false", "chat_template_kwargs": '{"thinking":true}'},
+        {"chat_template_kwargs": {"enable_thinking": False}},
     ),
     (
-        "no effort wins over the blob",
-        {"reasoning_effort": "none", "chat_template_kwargs": '{"enable_thinking":true}'},
-        {
-            "reasoning_effort": "none",
-            "chat_template_kwargs": {"reasoning_effort": "none", "enable_thinking": False},
-        },
-    ),
-    (
-        "an explicit switch wins over the effort",
+        "what wins is the engine's to say",
         {"reasoning_effort": "none", "enable_thinking": "true"},
         {
             "reasoning_effort": "none",

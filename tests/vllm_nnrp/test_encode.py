@@ -25,7 +25,7 @@ from chatdelta import (
     UsageReport,
 )
 from localai_proto import backend_pb2 as pb
-from vllm_nnrp.grpc_door.encode import encode_answer, encode_events, encode_final, encode_logprobs
+from vllm_nnrp.grpc_door.encode import TextIn, encode_answer, encode_end, encode_events, encode_logprobs
 from vllm_nnrp.wire_floats import float32
 
 USAGE = Usage(prompt_tokens=3, completion_tokens=2)
@@ -44,65 +44,105 @@ def tool(index: int = 0, **fields: str) -> pb.ToolCallDelta:
     return pb.ToolCallDelta(index=index, **fields)
 
 
-ROWS: list[tuple[str, list[StreamEvent], bool, list[pb.Reply]]] = [
-    ("text is message and delta", [TextDelta(0, "é")], True, [reply("é".encode(), content="é")]),
-    ("with tools active message is empty", [TextDelta(0, "a")], False, [reply(b"", content="a")]),
-    ("reasoning never is in message", [ReasoningDelta(0, "r")], True, [reply(b"", reasoning_content="r")]),
+BOTH, DELTAS, MESSAGE = TextIn.BOTH, TextIn.DELTAS, TextIn.MESSAGE
+ROWS: list[tuple[str, list[StreamEvent], TextIn, list[pb.Reply]]] = [
+    ("text is message and delta", [TextDelta(0, "é")], BOTH, [reply("é".encode(), content="é")]),
+    ("with tools active message is empty", [TextDelta(0, "a")], DELTAS, [reply(b"", content="a")]),
+    (
+        "text that core parses is in message alone",
+        [TextDelta(0, "a")],
+        MESSAGE,
+        [pb.Reply(message=b"a", tokens=2, prompt_tokens=3)],
+    ),
+    ("reasoning never is in message", [ReasoningDelta(0, "r")], BOTH, [reply(b"", reasoning_content="r")]),
     (
         "reasoning and text of one step are two replies",
         [ReasoningDelta(0, "r"), TextDelta(0, "a")],
-        True,
+        BOTH,
         [reply(b"", reasoning_content="r"), reply(b"a", content="a")],
     ),
-    ("text of one step is one reply", [TextDelta(0, "a"), TextDelta(0, "b")], True, [reply(b"ab", content="ab")]),
-    ("a call starts with id and name", [START], False, [reply(b"", tool_calls=[tool(id="c", name="f")])]),
+    ("text of one step is one reply", [TextDelta(0, "a"), TextDelta(0, "b")], BOTH, [reply(b"ab", content="ab")]),
+    ("a call starts with id and name", [START], DELTAS, [reply(b"", tool_calls=[tool(id="c", name="f")])]),
     (
         "a start and its first arguments are one delta",
         [START, ARGS, MORE],
-        False,
+        DELTAS,
         [reply(b"", tool_calls=[tool(id="c", name="f", arguments='{"a":1}')])],
     ),
-    ("later deltas have arguments only", [MORE], False, [reply(b"", tool_calls=[tool(arguments="1}")])]),
+    ("later deltas have arguments only", [MORE], DELTAS, [reply(b"", tool_calls=[tool(arguments="1}")])]),
     (
         "the end of one call and the start of the next",
         [MORE, ToolCallCompleted(0, 0, "i", "c", "f", '{"a":1}'), OTHER],
-        False,
+        DELTAS,
         [reply(b"", tool_calls=[tool(arguments="1}")]), reply(b"", tool_calls=[tool(1, id="d", name="g")])],
     ),
-    ("what only ends says nothing", [ToolCallFailed(0, 0, "i", "c", ERROR), UsageReport(USAGE)], False, []),
+    ("what only ends says nothing", [ToolCallFailed(0, 0, "i", "c", ERROR), UsageReport(USAGE)], DELTAS, []),
     (
         "U+FFFD stalls core's text for good: not in message",
         [TextDelta(0, "a\ufffdb")],
-        True,
+        BOTH,
         [reply(b"a?b", content="a\ufffdb")],
     ),
-    ("half a surrogate pair is no UTF-8", [TextDelta(0, "a\ud83d")], True, [reply(b"a?", content="a?")]),
+    ("half a surrogate pair is no UTF-8", [TextDelta(0, "a\ud83d")], BOTH, [reply(b"a?", content="a?")]),
 ]
 
 
-@pytest.mark.parametrize(("events", "in_message", "expected"), [r[1:] for r in ROWS], ids=[r[0] for r in ROWS])
-def test_events(events: list[StreamEvent], in_message: bool, expected: list[pb.Reply]) -> None:
-    assert encode_events(events, USAGE, text_in_message=in_message) == expected
+@pytest.mark.parametrize(("events", "text_in", "expected"), [r[1:] for r in ROWS], ids=[r[0] for r in ROWS])
+def test_events(events: list[StreamEvent], text_in: TextIn, expected: list[pb.Reply]) -> None:
+    assert encode_events(events, USAGE, text_in=text_in) == expected
+
+
+def completed(**message: Any) -> Completed:
+    return Completed({"choices": [{"message": {"role": "assistant", "content": None, **message}}]}, USAGE)
 
 
 def test_the_final_reply_has_counts_and_times_and_no_text() -> None:
-    final = encode_final(USAGE, Timings(1.0, 0.25, 0.5), ())
+    said = completed(content="a")
+    (final,) = encode_end(said, Timings(1.0, 0.25, 0.5), (), max_tokens=None)
     assert final == pb.Reply(tokens=2, prompt_tokens=3, timing_prompt_processing=250.0, timing_token_generation=500.0)
-    assert encode_final(USAGE, None, ()) == pb.Reply(tokens=2, prompt_tokens=3)
+    assert encode_end(said, None, (), max_tokens=None) == [pb.Reply(tokens=2, prompt_tokens=3)]
+
+
+def answer_of(said: Completed, max_tokens: int | None = None, text_in: TextIn = DELTAS) -> pb.Reply:
+    return encode_answer(said, None, (), text_in=text_in, max_tokens=max_tokens)
+
+
+CALLS = [{"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}]
 
 
 def test_a_whole_answer() -> None:
-    calls = [{"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}]
-    message = {"role": "assistant", "content": "a\ufffd", "reasoning": "r", "tool_calls": calls}
-    answer = encode_answer(Completed({"choices": [{"message": message}]}, USAGE), None, ())
-    assert answer == reply(
+    said = completed(content="a\ufffd", reasoning="r", tool_calls=CALLS)
+    assert answer_of(said) == reply(
         b"a?", content="a\ufffd", reasoning_content="r", tool_calls=[tool(id="c", name="f", arguments="{}")]
     )
 
 
+def test_an_answer_that_core_parses_has_no_deltas() -> None:
+    assert answer_of(completed(content="a"), text_in=MESSAGE) == pb.Reply(message=b"a", tokens=2, prompt_tokens=3)
+
+
 def test_an_answer_of_calls_alone_has_an_empty_message() -> None:
-    message = {"role": "assistant", "content": None}
-    assert encode_answer(Completed({"choices": [{"message": message}]}, USAGE), None, ()).message == b""
+    assert answer_of(completed(tool_calls=CALLS)).message == b""
+
+
+ALONE: list[tuple[str, dict[str, Any], int | None, str]] = [
+    ("reasoning alone gets a line break, or core asks for it again", {"reasoning": "r"}, None, "\n"),
+    ("below the limit of tokens too", {"reasoning": "r"}, 3, "\n"),
+    ("at the limit core knows", {"reasoning": "r"}, 2, ""),
+    ("text is enough", {"reasoning": "r", "content": " "}, None, ""),
+    ("so is a call", {"reasoning": "r", "tool_calls": CALLS}, None, ""),
+    ("nothing at all is asked for again, and nobody sees it", {}, None, ""),
+]
+
+
+@pytest.mark.parametrize(("message", "max_tokens", "added"), [r[1:] for r in ALONE], ids=[r[0] for r in ALONE])
+def test_what_is_added_to_an_answer(message: dict[str, Any], max_tokens: int | None, added: str) -> None:
+    said = completed(**message)
+    *before, _ = encode_end(said, None, (), max_tokens=max_tokens)
+    assert before == ([reply(b"", content=added)] if added else [])
+    answer = answer_of(said, max_tokens)
+    assert answer.chat_deltas[0].content == added + message.get("content", "")
+    assert answer.message == message.get("content", "").encode()
 
 
 def test_logprobs() -> None:

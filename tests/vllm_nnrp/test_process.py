@@ -19,7 +19,6 @@ from localai_proto import backend_pb2 as pb
 from tests.conftest import Figure
 from tests.support.process import BACKEND, START_S, Run, all_gone, client
 from tests.support.process import started as start
-from tests.support.waiting import until
 from tests.vllm_nnrp.doors import chat, status_of
 
 SCRIPTED = ("-m", "tests.vllm_nnrp.scripted_backend")
@@ -51,7 +50,7 @@ async def test_health_answers_soon_after_the_start_and_sigterm_ends_it_well(tmp_
         figure(f"Health {first_s:.2f} s after the start, then median {statistics.median(times) * 1000:.1f} ms")
         assert reply.message == b"OK"
         assert first_s < HEALTH_BOUND_S
-        assert await run.ready() == {"pid": run.process.pid, "grpc": f"127.0.0.1:{port}", "nnrp": None}
+        assert await run.ready() == {"pid": run.process.pid, "grpc": f"127.0.0.1:{port}", "nnrp": None, "nnrp_all": []}
         run.process.send_signal(signal.SIGTERM)
         out, err = await run.output()
     assert (run.process.returncode, out) == (0, f"ready grpc=127.0.0.1:{port}\n")
@@ -119,7 +118,7 @@ async def test_an_nnrp_address_of_the_environment_that_is_taken_does_not_stop_gr
         run.process.send_signal(signal.SIGTERM)
         _, err = await run.output()
     assert run.process.returncode == 0
-    assert "cannot listen for NNRP on 127.0.0.1" in err
+    assert f"cannot listen for NNRP on {taken}: Address already in use; it is tried again" in err
 
 
 @pytest.mark.asyncio
@@ -150,51 +149,46 @@ async def test_what_cannot_be_done_is_said_in_the_last_line(
 
 
 @pytest.mark.asyncio
-async def test_sigterm_lets_streams_have_their_grace_then_ends_them(tmp_path: Path) -> None:
-    async with started(tmp_path, "--addr=127.0.0.1:0", "--model=org/m", "--grace-s=0.5") as run:
-        ready = await run.ready()
-        children = run.children()
-        async with client(ready["grpc"]) as stub:
-            stream = aiter(stub.PredictStream(chat()))
-            assert (await anext(stream)).message == b"a"
-            run.process.send_signal(signal.SIGTERM)
-            assert (await status_of(stream))[0] is grpc.StatusCode.CANCELLED
-        await run.output()
-    assert run.process.returncode == 0
-    assert all_gone(children)
-
-
-@pytest.mark.asyncio
-async def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
-    async with started(tmp_path, "--addr=127.0.0.1:0", "--model=org/m", "--grace-s=600") as run:
-        ready = await run.ready()
-        children = run.children()
-        async with client(ready["grpc"]) as stub:
-            stream = aiter(stub.PredictStream(chat()))
-            await anext(stream)
-            run.process.send_signal(signal.SIGTERM)
-            await until(lambda: not run.ready_file.exists())
-            run.process.send_signal(signal.SIGTERM)
-            await status_of(stream)
-        await run.output()
-    assert run.process.returncode == 128 + signal.SIGTERM
-    assert all_gone(children)
-
-
-@pytest.mark.asyncio
-async def test_a_signal_during_a_load_does_not_wait_for_it(tmp_path: Path) -> None:
-    async with started(tmp_path, "--addr=127.0.0.1:0") as run:
+async def test_the_size_of_other_backends_thread_pools_limits_nothing(tmp_path: Path) -> None:
+    env = {"PYTHON_GRPC_MAX_WORKERS": "1"}
+    async with started(tmp_path, "--addr=127.0.0.1:0", "--model=org/m", "--grace-s=0", python=SCRIPTED, **env) as run:
         ready = await run.ready()
         async with client(ready["grpc"]) as stub:
-            loading = stub.LoadModel(pb.ModelOptions(Model="org/slow-load"))
-            await until(run.children)
-            children = run.children()
+            streams = [aiter(stub.PredictStream(chat())) for _ in range(32)]
+            first = await asyncio.gather(*(anext(stream) for stream in streams))  # none of them ends by itself
+            assert [reply.message for reply in first] == [b"a"] * 32
             assert (await stub.Health(HEALTH)).message == b"OK"
-            run.process.send_signal(signal.SIGTERM)
-            await status_of(loading)
-        await run.output()
-    assert run.process.returncode == 0
-    assert all_gone(children)
+
+
+@pytest.mark.asyncio
+async def test_token_and_message_size_are_those_of_the_environment(tmp_path: Path) -> None:
+    env = {"LOCALAI_GRPC_AUTH_TOKEN": "s3cret", "VLLM_NNRP_MAX_MESSAGE_MIB": "1"}
+    async with (
+        started(tmp_path, "--addr=127.0.0.1:0", "--model=org/brief", python=SCRIPTED, **env) as run,
+        client((await run.ready())["grpc"]) as stub,
+    ):
+        token = [("authorization", "Bearer s3cret")]
+        assert (await status_of(stub.Health(HEALTH)))[0] is grpc.StatusCode.UNAUTHENTICATED
+        assert (await stub.Health(HEALTH, metadata=token)).message == b"OK"
+        large = pb.PredictOptions(Prompt="a" * 1024 * 1024)
+        assert (await status_of(stub.Predict(large, metadata=token)))[0] is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert (await stub.Predict(chat(), metadata=token)).message == b"ab"
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    ("env", "code"),
+    [({}, grpc.StatusCode.NOT_FOUND), ({"VLLM_NNRP_CHECK_IDENTITY": "false"}, grpc.StatusCode.OK)],
+    ids=["by default", "switched off"],
+)
+async def test_identity_is_checked_unless_that_is_switched_off(
+    tmp_path: Path, env: dict[str, str], code: grpc.StatusCode
+) -> None:
+    async with (
+        started(tmp_path, "--addr=127.0.0.1:0", "--model=org/brief", python=SCRIPTED, **env) as run,
+        client((await run.ready())["grpc"]) as stub,
+    ):
+        assert await stub.Predict(chat(ModelIdentity="org/other")).code() is code
 
 
 @pytest.mark.asyncio

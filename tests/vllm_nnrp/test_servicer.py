@@ -23,7 +23,10 @@ from vllm_nnrp.grpc_door import open_grpc
 from vllm_nnrp.grpc_door.server import BindFailed
 
 HEALTH = pb.HealthMessage()
-SERVED = {"Health", "LoadModel", "Predict", "PredictStream", "Free", "Status", "TokenizeString"}
+SERVED = {
+    *("Health", "LoadModel", "Predict", "PredictStream", "Free", "Status", "TokenizeString", "Detokenize"),
+    *("Embedding", "Rerank", "Score", "GetMetrics", "ModelMetadata"),
+}
 
 
 class Openings:
@@ -208,7 +211,9 @@ async def test_every_other_rpc_is_unimplemented_with_a_reason() -> None:
         for name, method in refused.items():
             request = getattr(pb, method.input_type.name)()
             code, text = await status_of(getattr(door.stub, name)(request))
-            assert (code, text) == (grpc.StatusCode.UNIMPLEMENTED, f"{name}: this backend serves text generation only")
+            assert code is grpc.StatusCode.UNIMPLEMENTED
+            reason = "this backend serves text generation, scoring, embeddings and reranking only"
+            assert text == f"{name}: {reason}"
 
 
 @pytest.mark.asyncio
@@ -262,7 +267,8 @@ async def test_logprobs_are_cumulative_and_on_the_last_reply() -> None:
 
 @pytest.mark.asyncio
 async def test_a_model_file_is_used_where_it_exists(tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "config.json").write_text('{"model_type": "qwen3"}')
+    (tmp_path / "tokenizer.json").touch()
     openings = Openings()
     openings.go.set()
     async with open_door(is_loaded=False, open_engine=openings) as door:

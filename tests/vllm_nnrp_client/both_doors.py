@@ -6,14 +6,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from chatdelta import Engine
 from chatdelta.testing import Script, ScriptedEngine
 from chatserving import EngineHost, RequestRunner
 from tests.vllm_nnrp_client.scripted_backend import script as standard_script
 from vllm_engine import EngineSpec
-from vllm_nnrp.addresses import Address
+from vllm_nnrp.addresses import Address, NetworkUrl, NnrpUrl
 from vllm_nnrp.client.conversation import Conversation, Question
 from vllm_nnrp.client.events import ClientEvent
 from vllm_nnrp.client.transport import ChatClient, GrpcTarget, NnrpTarget, Target
@@ -21,8 +21,10 @@ from vllm_nnrp.grpc_door import TextServicer, open_grpc
 from vllm_nnrp.load_options import ModelPlan
 from vllm_nnrp.loading import Loader
 from vllm_nnrp.nnrp_door import open_nnrp
+from vllm_nnrp.nnrp_settings import NnrpSettings
 
 LOOPBACK = Address("127.0.0.1", 0)
+TCP_ONLY = NnrpSettings((NetworkUrl("nnrp", LOOPBACK),))
 DOORS = ("grpc", "nnrp")
 MODEL = "scripted"
 
@@ -31,13 +33,18 @@ MODEL = "scripted"
 class Doors:
     engine: ScriptedEngine
     targets: dict[str, Target]
+    urls: tuple[NnrpUrl, ...]
 
 
 @asynccontextmanager
 async def both_doors(
-    script: Script = standard_script, *, token: str | None = None, client_token: str | None = None
+    script: Script = standard_script,
+    *,
+    token: str | None = None,
+    client_token: str | None = None,
+    nnrp: NnrpSettings = TCP_ONLY,
 ) -> AsyncIterator[Doors]:
-    """`token` is what the server asks for, `client_token` what the targets carry."""
+    """`token` is what the server asks for, `client_token` what the targets carry. `nnrp`: where, and with what."""
     engine = ScriptedEngine(script)
     host = EngineHost(drain_s=0.3)
     runner = RequestRunner(host)
@@ -50,11 +57,12 @@ async def both_doors(
 
     loader = Loader(host, open_scripted, before=no_hook, after=no_hook)
     grpc_door = await open_grpc(LOOPBACK, TextServicer(host, runner, loader), token=token)
-    nnrp_door = await open_nnrp(LOOPBACK, host, runner, token=token, max_operations=8)
+    settings = replace(nnrp, token=token)
+    nnrp_door = await open_nnrp(settings.listen, host, runner, settings, required=True, max_operations=8)
     try:
         await loader.load(ModelPlan(EngineSpec(MODEL), MODEL))
-        grpc, nnrp = GrpcTarget(grpc_door.address, client_token), NnrpTarget(nnrp_door.address, client_token)
-        yield Doors(engine, {"grpc": grpc, "nnrp": nnrp})
+        targets: dict[str, Target] = {"grpc": GrpcTarget(grpc_door.address, client_token)}
+        yield Doors(engine, targets | {"nnrp": NnrpTarget(nnrp_door.urls[0], client_token)}, nnrp_door.urls)
     finally:
         await host.close()
         await nnrp_door.close(0)

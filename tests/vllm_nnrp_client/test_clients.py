@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.waiting import until
 from tests.vllm_nnrp_client.both_doors import DOORS, MODEL, both_doors, collect, question
-from vllm_nnrp.addresses import Address
+from vllm_nnrp.addresses import Address, NetworkUrl
 from vllm_nnrp.client.conversation import Answer, Conversation, Sampling
 from vllm_nnrp.client.events import (
     Cancelled,
@@ -158,7 +158,9 @@ async def test_an_engine_that_dies_ends_the_stream_with_an_error(door: str) -> N
 
 
 @pytest.mark.parametrize(
-    "target", [GrpcTarget(Address("127.0.0.1", 1)), NnrpTarget(Address("127.0.0.1", 1))], ids=["grpc", "nnrp"]
+    "target",
+    [GrpcTarget(Address("127.0.0.1", 1)), NnrpTarget(NetworkUrl("nnrp", Address("127.0.0.1", 1)))],
+    ids=["grpc", "nnrp"],
 )
 async def test_nobody_there_is_said_in_words(target: Target) -> None:
     with pytest.raises(ClientError, match=f"{target}: connection refused"):
@@ -168,10 +170,13 @@ async def test_nobody_there_is_said_in_words(target: Target) -> None:
 async def test_the_wrong_door_is_said_in_words() -> None:
     async with both_doors() as doors:
         grpc, nnrp = doors.targets["grpc"], doors.targets["nnrp"]
+        assert isinstance(grpc, GrpcTarget)
+        assert isinstance(nnrp, NnrpTarget)
+        assert isinstance(nnrp.url, NetworkUrl)
         with pytest.raises(ClientError, match="does it speak gRPC"):
-            await open_client(GrpcTarget(nnrp.address)).__aenter__()
+            await open_client(GrpcTarget(nnrp.url.address)).__aenter__()
         with pytest.raises(ClientError, match="does not open an NNRP session"):
-            await open_client(NnrpTarget(grpc.address)).__aenter__()
+            await open_client(NnrpTarget(NetworkUrl("nnrp", grpc.address))).__aenter__()
 
 
 async def test_a_silent_server_is_not_waited_for_after_a_cancel(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -180,7 +185,7 @@ async def test_a_silent_server_is_not_waited_for_after_a_cancel(monkeypatch: pyt
     monkeypatch.setattr(nnrp_client, "CANCEL_WAIT_S", 0.1)
     monkeypatch.setattr(nnrp_client, "CLOSE_S", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as server:  # connections wait in its queue for ever
-        client = nnrp_client.NnrpClient(NnrpTarget(Address(*server.getsockname())))
+        client = nnrp_client.NnrpClient(NnrpTarget(NetworkUrl("nnrp", Address(*server.getsockname()))))
         cancel = asyncio.Event()
         cancel.set()
         events = await collect(client, question("hello"), cancel)

@@ -200,7 +200,11 @@ def test_nobody_there(where: tuple[str, str], complaint: str) -> None:
     ("arguments", "complaint"),
     [
         (("--grpc", "nowhere"), "'nowhere' is no address: HOST:PORT is expected"),
-        (("--nnrp", "http://x"), "'http://x' is no NNRP address: nnrp://HOST:PORT is expected"),
+        (
+            ("--nnrp", "http://x"),
+            "'http://x' is no NNRP address: "
+            "nnrp://HOST:PORT, nnrps://, ws://, wss://, quic:// or unix:///PATH is expected",
+        ),
         (("--tools", "no-such-file"), "no-such-file cannot be read: No such file or directory"),
         (("--max-tokens", "0"), "'0' is no whole number of at least 1"),
         (("--temperature", "3"), "'3' is no number from 0 to 2"),

@@ -5,7 +5,10 @@ It must import nothing of the project at its top: vLLM's spawned child processes
 that lacks the project shall say so in words.
 """
 
+import os
 import sys
+
+PARENT_PID = os.getppid()  # before the imports, which take a while: so its end meanwhile is noticed
 
 
 def run() -> int:
@@ -18,7 +21,7 @@ def run() -> int:
             file=sys.stderr,
         )
         return 1
-    return main(sys.argv[1:])
+    return main(sys.argv[1:], parent_pid=PARENT_PID)
 
 
 if __name__ == "__main__":

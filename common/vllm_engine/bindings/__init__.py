@@ -72,6 +72,9 @@ class Binding(Protocol):
     def build(self, spec: EngineSpec, engine_args: Any, stat_loggers: Sequence[Any]) -> Runtime:
         """Build the engine; blocking, for a worker thread."""
 
+    def borrow(self, client: Any, renderer: Any, spec: EngineSpec) -> Runtime:
+        """Use another server's engine, with that server's renderer."""
+
 
 def select_binding(installation: Installation) -> Binding:
     """The binding of the installed vLLM. Raises BackendFailure naming version, missing feature and tested anchors."""

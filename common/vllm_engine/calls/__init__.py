@@ -2,7 +2,7 @@
 """Tool calls out of the content part of an answer: vLLM's own tool parsers, and the bare JSON of forced calls."""
 
 from vllm_engine.calls.bare_json import NamedArguments, RequiredCalls
-from vllm_engine.calls.native import CumulativeCalls, EngineCalls, WholeTextCalls
+from vllm_engine.calls.families import native_calls, native_text
 from vllm_engine.calls.sink import CallReader, Sink
 
-__all__ = ["CallReader", "CumulativeCalls", "EngineCalls", "NamedArguments", "RequiredCalls", "Sink", "WholeTextCalls"]
+__all__ = ["CallReader", "NamedArguments", "RequiredCalls", "Sink", "native_calls", "native_text"]

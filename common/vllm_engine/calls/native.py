@@ -6,48 +6,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from chatdelta.toolcalls import is_json_object
+from vllm_engine.calls.fragments import Fragments
 from vllm_engine.calls.sink import Sink
-
-
-class Fragments:
-    """Puts a native DeltaMessage into the sink."""
-
-    def __init__(self, sink: Sink) -> None:
-        self._sink = sink
-        self._current: int | None = None
-        self.arguments: list[str] = []  # of each call, as passed on
-
-    def add(self, message: Any, *, calls: bool = True) -> None:
-        if message is None:
-            return
-        self._sink.text(message.content or "")
-        for call in (message.tool_calls or ()) if calls else ():
-            function = call.function
-            if call.index != self._current:
-                if function is None or not function.name:
-                    continue  # arguments of a call that was never named
-                self._current = call.index
-                self._sink.start(function.name, call.id)
-                self.arguments.append("")
-            if function is not None and function.arguments:
-                self.rest(function.arguments)
-
-    def rest(self, arguments: str) -> None:
-        self._sink.arguments(arguments)
-        self.arguments[-1] += arguments
-
-    def close(self, *, cut: bool) -> None:
-        if not self.arguments:
-            return
-        if is_json_object(self.arguments[-1]) or not (cut or self.arguments[-1]):
-            self._sink.end()
-        else:
-            self._sink.cut()
-
 
 FREE = 2048  # characters of arguments up to which every token is passed on at once
 SHARE = 64
+MARKERS = ("tool_calls_start_token", "tool_call_start_token", "bot_token")  # attributes of native parsers
+
+
+def waits(held: int, length: int) -> bool:
+    """Whether `held` new characters wait, so that reading all of `length` again costs the same for each token."""
+    return held * SHARE < length - FREE
 
 
 class EngineCalls:
@@ -57,9 +26,10 @@ class EngineCalls:
     plain text waits until it is a fixed share of them: the cost per token stays the same, the pieces get longer.
     """
 
-    def __init__(self, sink: Sink, parser: Any, request: Any) -> None:
+    def __init__(self, sink: Sink, parser: Any, request: Any, *, may_call: bool = True) -> None:
         self._parser = parser
         self._request = request
+        self._may_call = may_call
         self._fragments = Fragments(sink)
         self._rereads = not parser._parser_engine.parser_engine_config.tool_args_json
         self._length = 0  # of the arguments so far, about
@@ -72,7 +42,7 @@ class EngineCalls:
         self._held_length += len(text)
         if token_id is not None:
             self._held_ids.append(token_id)
-        if self._rereads and "<" not in text and self._held_length * SHARE < self._length - FREE:
+        if self._rereads and "<" not in text and waits(self._held_length, self._length):
             return
         self._pass_on()
 
@@ -80,7 +50,7 @@ class EngineCalls:
         text, ids = "".join(self._held), self._held_ids
         self._held, self._held_ids, self._held_length = [], [], 0
         message = self._parser.extract_tool_calls_streaming("", text, text, [], ids, ids, self._request)
-        self._fragments.add(message)
+        self._fragments.add(message, calls=self._may_call)
         in_arguments = self._parser._parser_engine._engine.state.name == "TOOL_ARGS"
         self._length = self._length + len(text) if in_arguments else 0
 
@@ -89,7 +59,7 @@ class EngineCalls:
             self._pass_on()
         in_call = self._parser._parser_engine._engine.state.name.startswith("TOOL_") and cut
         # finish_streaming() completes an open call: right where the model forgot the end tag, wrong where it was cut.
-        self._fragments.add(self._parser.finish_streaming(), calls=not in_call)
+        self._fragments.add(self._parser.finish_streaming(), calls=self._may_call and not in_call)
         self._fragments.close(cut=in_call)
 
 
@@ -118,63 +88,29 @@ class CumulativeCalls:
         self._fragments.add(message)
 
     def finish(self, *, cut: bool) -> None:
-        whole = extract_whole(self._fresh_parser(), self._text, self._request, cut=cut)
-        calls: Sequence[Any] = whole.tool_calls if whole else ()
-        if not calls and not self._fragments.arguments:
-            self._sink.text(self._text[self._said :])
+        calls = whole_calls(self._fresh_parser(), self._text, self._request, lenient=cut)
+        unsaid = self._text[self._said :]
+        if not calls and not self._fragments.found and not (cut and opens_a_call(self._parser, unsaid)):
+            self._sink.text(unsaid)
         for index, call in enumerate(calls):
-            self._reconcile(index, call)
-        if not calls and not cut and self._fragments.arguments:
+            self._fragments.reach(index, call, call.function.arguments)
+        if not calls and not cut and self._fragments.found:
             self._fragments.rest(self._parser.get_remaining_unstreamed_args())
         self._fragments.close(cut=cut)
 
-    def _reconcile(self, index: int, call: Any) -> None:
-        known = len(self._fragments.arguments)
-        if index == known:
-            self._sink.start(call.function.name, call.id)
-            self._fragments.arguments.append("")
-        elif index < known - 1:
-            return  # ended already: what was streamed of it stands
-        streamed = self._fragments.arguments[index]
-        if call.function.arguments.startswith(streamed):
-            self._fragments.rest(call.function.arguments[len(streamed) :])
+
+def opens_a_call(parser: Any, text: str) -> bool:
+    """Whether one of the markers that the parser says stands in `text`."""
+    return any(getattr(parser, name, None) and getattr(parser, name) in text for name in MARKERS)
 
 
-class WholeTextCalls:
-    """A parser whose streaming was measured to be wrong even on single tokens: its whole-text parse, at the end.
-
-    Nothing of the content is said before. That is the price of an exact answer from these families while tools are
-    offered; without tools no parser is asked and text streams as ever.
-    """
-
-    def __init__(self, sink: Sink, parser: Any, request: Any) -> None:
-        self._sink = sink
-        self._parser = parser
-        self._request = request
-        self._pieces: list[str] = []
-
-    def feed(self, text: str, token_id: int | None) -> None:
-        self._pieces.append(text)
-
-    def finish(self, *, cut: bool) -> None:
-        text, self._pieces = "".join(self._pieces), []
-        whole = extract_whole(self._parser, text, self._request, cut=cut)
-        if whole is None:
-            self._sink.text(text)
-            return
-        self._sink.text(whole.content or "")
-        for call in whole.tool_calls:
-            self._sink.start(call.function.name, call.id)
-            self._sink.arguments(call.function.arguments)
-            self._sink.end()
-
-
-def extract_whole(parser: Any, text: str, request: Any, *, cut: bool) -> Any:
-    """The whole-text parse, or None where it finds no call."""
+def whole_calls(parser: Any, text: str, request: Any, *, lenient: bool) -> Sequence[Any]:
+    """The calls that the whole-text parse finds, perhaps none; `lenient` where `text` may be no whole answer."""
     try:
         whole = parser.extract_tool_calls(text, request)
     except Exception:
-        if cut:
-            return None  # what was cut is often no JSON; that is no failure of the parser
+        if lenient:
+            return ()  # a call that is not whole is often no JSON; that is no failure of the parser
         raise
-    return whole if whole.tools_called and whole.tool_calls else None
+    named = whole.tools_called and all(call.function.name for call in whole.tool_calls)
+    return whole.tool_calls if named else ()

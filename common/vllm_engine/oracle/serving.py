@@ -16,6 +16,7 @@ from vllm.entrypoints.openai.models.serving import OpenAIServingModels
 from vllm.renderers.online_renderer import OnlineRenderer
 
 from chatdelta import EngineInfo
+from vllm_engine.adapters import Adapters
 from vllm_engine.bindings.v0_26 import Runtime026
 from vllm_engine.engine import VllmEngine
 from vllm_engine.oracle.client import ScriptedClient
@@ -43,7 +44,7 @@ def scripted_engine(client: ScriptedClient, spec: EngineSpec) -> VllmEngine:
         tool_parser=spec.tool_parser,
         reasoning_parser=spec.reasoning_parser,
     )
-    return VllmEngine(runtime, info)
+    return VllmEngine(runtime, info, adapters=Adapters(spec))
 
 
 class Oracle:

@@ -10,8 +10,10 @@ from tests.parity.corpus import (
     json_calls,
     marker_calls,
     more_calls,
+    more_xml_calls,
     python_calls,
     real_tokenizers,
+    reasoning,
     xml_calls,
 )
 from tests.parity.entries import EXPECTED, Entry, Family
@@ -23,6 +25,8 @@ FAMILIES: tuple[Family, ...] = (
     *python_calls.FAMILIES,
     *harmony_calls.FAMILIES,
     *more_calls.FAMILIES,
+    *more_xml_calls.FAMILIES,
+    *reasoning.FAMILIES,
     *real_tokenizers.FAMILIES,
 )
 

@@ -1,197 +1,172 @@
 # SPDX-License-Identifier: MIT
-"""Families beyond the common ones, each with the cases that its format has."""
+"""Families beyond the common ones whose calls are JSON or Python in the family's own tags."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from tests.parity.corpus.forms import (
+    GRANITE_THOUGHT,
+    Form,
+    Said,
+    cases,
+    enclosed,
+    gemma_value,
+    json_text,
+    listed,
+    python_call,
+    repeated,
+    single_calls,
+)
+from tests.parity.entries import Call, Expected, Family, Raw
 
-from tests.parity.entries import BARE_JSON, STOP, Family, Raw
-
-TEXT = "Paris, naïvely: 日本語 🎉 {braces}, 1 < 2 > 0 and [x]."
-QUERY = r'"say \"hi\" {a: [1]} 日本語 🎉"'
-SEARCH = f'{{"query": {QUERY}, "limit": 5, "filters": {{"tags": ["x", "y}}"], "deep": {{"k": null}}}}}}'
-PARIS = '{"city": "Paris", "days": 2}'
-TOKYO = '{"city": "Tokyo"}'
-
-
-def json_call(name: str, arguments: str) -> str:
-    return f'{{"name": "{name}", "arguments": {arguments}}}'
-
-
-def listed(begin: str, end: str, *calls: str) -> str:
-    return f"{begin}[{', '.join(calls)}]{end}"
-
-
-def repeated(begin: str, end: str, *calls: str) -> str:
-    return "\n".join(f"{begin}{call}{end}" for call in calls)
+PARIS = Call("get_weather", {"city": "Paris", "days": 2})
+TOKENS = ("<think>", "</think>")
 
 
-def python_lines(begin: str, end: str, *calls: str) -> str:
-    return begin + "\n".join(calls) + end
+# Apertus: each call is an object with one key, the tool's name.
+def apertus_call(call: Said) -> str:
+    return f'{{"{call[0]}": {json_text(call[1])}}}'
 
 
-def cases(
-    write: Callable[..., str],
-    begin: str,
-    end: str,
-    *,
-    call: Callable[[str, str], str] = json_call,
-    values: Mapping[str, str] | None = None,
-    before: str = "Let me look.",
-) -> dict[str, Raw]:
-    """`write(begin, end, *calls)` is the family's form for several calls; `before` is text it allows before them."""
-    given = {"paris": PARIS, "tokyo": TOKYO, "nothing": "{}", "search": SEARCH, "stop": '{"city": "ENOUGH"}'}
-    given |= values or {}
-    paris, tokyo = call("get_weather", given["paris"]), call("get_weather", given["tokyo"])
-    one, both = write(begin, end, paris), write(begin, end, paris, tokyo)
-    raws = {
-        "text only": Raw(TEXT),
-        "one call": Raw(one),
-        "parallel calls": Raw(both),
-        "call without arguments": Raw(write(begin, end, call("get_time", given["nothing"]))),
-        "unicode and braces": Raw(write(begin, end, call("search", given["search"]))),
-        "call cut by max_tokens": Raw(one[: one.index("Paris") + 3], cut=True),
-        "second call cut": Raw(both[: both.index("Tokyo") + 3], cut=True),
-        "markup cut by max_tokens": Raw("Well <", cut=True),
-        "stop string in the text": Raw("First, second, ENOUGH third", stop=STOP),
-        "stop string in a call": Raw(write(begin, end, call("get_weather", given["stop"])), stop=STOP),
-        "tool_choice none": Raw("No call.", body={"tool_choice": "none"}),
-        "one call at most": Raw(both, body={"parallel_tool_calls": False}),
-    }
-    if before:
-        raws["text before a call"] = Raw(f"{before}{one}")
-    return raws
+def gemma_call(call: Said) -> str:
+    return f"call:{call[0]}{gemma_value(call[1], '<escape>')}"
 
 
-PYTHON = {
-    "paris": 'city="Paris", days=2',
-    "tokyo": 'city="Tokyo"',
-    "nothing": "",
-    "search": "query='say \"hi\" {a: [1]} 日本語 🎉', limit=5, filters={'tags': ['x', 'y}'], 'deep': {'k': null}}",
-    "stop": 'city="ENOUGH"',
-}
+# GigaChat 3: another role speaks. 3.1 has a token for it.
+GIGACHAT_CALL = "<|message_sep|>\n\nfunction call<|role_sep|>\n"
+GIGACHAT31_PARIS = f'<|function_call|>{{"name": "get_weather", "arguments": {json_text(PARIS.arguments)}}}'
 
 
-def python_call(name: str, arguments: str) -> str:
-    return f"{name}({arguments})"
+# Inkling: blocks of one kind each, every marker a token. The prompt opens the first one.
+def inkling_call(call: Said) -> str:
+    return f'{call[0]}<|content_invoke_tool_json|>{{"name":"{call[0]}","args":{json_text(call[1])}}}<|end_message|>'
 
 
-def seed_call(name: str, arguments: str) -> str:
-    parameters = "".join(f"<parameter={key}>{value}</parameter>\n" for key, value in SEED[arguments].items())
-    return f"<function={name}>\n{parameters}</function>"
-
-
-SEED = {
-    "paris": {"city": "Paris", "days": "2"},
-    "tokyo": {"city": "Tokyo"},
-    "nothing": {},
-    "search": {
-        "query": 'say "hi" {a: [1]} 日本語 🎉',
-        "limit": "5",
-        "filters": '{"tags": ["x", "y}"], "deep": {"k": null}}',
-    },
-    "stop": {"city": "ENOUGH"},
-}
-
-
-def reasoning_only(name: str, opened: str, closed: str = "</think>", *, prompt: str = "") -> Family:
-    """A reasoning parser without a tool parser."""
-    no_tools = {"tools": None}
-    return Family(
-        f"reasoning: {name}",
-        None,
-        name,
-        {
-            "reasoning": Raw(f"{opened}Two and two.\nThat is four.{closed}2 + 2 = 4.", thinking=True, body=no_tools),
-            "reasoning cut by max_tokens": Raw(f"{opened}I am still thin", cut=True, thinking=True, body=no_tools),
-            "stop string after reasoning": Raw(
-                f"{opened}Two and two.{closed}It is 4 ENOUGH or so", stop=STOP, thinking=True, body=no_tools
-            ),
-            "reasoning not wanted": Raw(
-                f"{opened}Two and two.{closed}2 + 2 = 4.", thinking=True, body={**no_tools, "include_reasoning": False}
-            ),
-        },
-        markup_tokens=("<think>", "</think>", "<seed:think>", "</seed:think>", "<0x0A>"),
-        generation_prompt=prompt,
-    )
-
+INKLING = Form(
+    repeated("", "", inkling_call, separator="<|message_model|>"),
+    text=("<|content_text|>", "<|end_message|>"),
+    thought=("<|content_thinking|>", "<|end_message|>"),
+    between="<|message_model|>",
+)
+INKLING_TOKENS = (
+    *("<|message_user|>", "<|message_model|>", "<|content_text|>", "<|content_thinking|>", "<|end_message|>"),
+    *("<|content_invoke_tool_json|>", "<|content_invoke_tool_text|>", "<|content_tool_error|>"),
+    "<|content_model_end_sampling|>",
+)
 
 FAMILIES = (
-    reasoning_only("deepseek_r1", "", prompt="<think>"),
-    reasoning_only("deepseek_v3", "<think>"),
-    reasoning_only("nemotron_v3", "", prompt="<think>"),
-    # olmo3 wants pieces of its own vocabulary ("Ġ</" and others), so it is not here
-    reasoning_only("ernie45", "", prompt="<think>"),
-    reasoning_only("seed_oss", "<seed:think>", "</seed:think>"),
-    # LongCat: Hermes' calls in its own tags
+    # Apertus: text and one list of calls
     Family(
-        "longcat",
-        "longcat",
+        "apertus",
+        "apertus",
         None,
-        cases(repeated, "<longcat_tool_call>\n", "\n</longcat_tool_call>"),
-        markup_tokens=("<longcat_tool_call>", "</longcat_tool_call>"),
+        cases(Form(listed("<|tools_prefix|>", "<|tools_suffix|>", apertus_call)), after=True),
+        special_tokens=("<|tools_prefix|>", "<|tools_suffix|>"),
     ),
-    # Jamba: <tool_calls>[…]</tool_calls>
+    # ERNIE 4.5: Hermes' calls; the thinking models put their answer between <response> and </response>, or not
     Family(
-        "jamba",
-        "jamba",
+        "ernie45",
+        "ernie45",
+        "ernie45",
+        cases(Form(repeated("<tool_call>\n", "\n</tool_call>\n"), thought=("", "\n</think>\n\n"), quiet="</think>\n"))
+        | {
+            "reasoning and marked answer": Raw(
+                "Two and two.\nThat is four.\n</think>\n\n<response>\n2 + 2 = 4.\n</response>\n",
+                thinking=True,
+                expected=Expected(content="2 + 2 = 4.", reasoning="Two and two.\nThat is four."),
+            ),
+        },
+        markup_tokens=(*TOKENS, "<tool_call>", "</tool_call>", "<response>", "</response>", "<0x0A>"),
+        generation_prompt="<think>",
+    ),
+    # FunctionGemma: Gemma 4's calls with other tokens
+    Family(
+        "functiongemma",
+        "functiongemma",
         None,
-        {**cases(listed, "<tool_calls>", "</tool_calls>"), **BARE_JSON},
-        markup_tokens=("<tool_calls>", "</tool_calls>"),
+        cases(Form(repeated("<start_function_call>", "<end_function_call>", gemma_call, separator=""))),
+        special_tokens=("<start_function_call>", "<end_function_call>", "<escape>"),
     ),
-    # Hunyuan: the same tags, as plain text
-    Family("hunyuan_a13b", "hunyuan_a13b", None, cases(listed, "<tool_calls>", "</tool_calls>")),
-    # Granite 3: <|tool_call|>[…], the whole answer
+    # one call at a time
     Family(
-        "granite", "granite", None, cases(listed, "<|tool_call|>", "", before=""), special_tokens=("<|tool_call|>",)
+        "gigachat3",
+        "gigachat3",
+        None,
+        single_calls(cases(Form(repeated(GIGACHAT_CALL, ""))))
+        | {"one call of 3.1": Raw(GIGACHAT31_PARIS, expected=Expected(calls=(PARIS,), finish="tool_calls"))},
+        special_tokens=("<|message_sep|>", "<|role_sep|>", "<|function_call|>"),
+    ),
+    # Granite 3: <|tool_call|>[…], the whole answer; 3.2 thinks in phrases
+    Family(
+        "granite",
+        "granite",
+        "granite",
+        cases(Form(listed("<|tool_call|>", ""), thought=GRANITE_THOUGHT), before=False),
+        special_tokens=("<|tool_call|>",),
+    ),
+    # Granite 20B for function calling: a tag before each call and none after it
+    Family(
+        "granite-20b-fc",
+        "granite-20b-fc",
+        None,
+        cases(Form(repeated("<function_call> ", ""))),
+        markup_tokens=("<function_call>",),
+    ),
+    # Hunyuan A13B: Jamba's tags, as plain text
+    Family("hunyuan_a13b", "hunyuan_a13b", None, cases(Form(listed("<tool_calls>", "</tool_calls>")))),
+    Family(
+        "inkling",
+        "inkling",
+        "inkling",
+        cases(INKLING, after=True, own_markup=True),
+        special_tokens=INKLING_TOKENS,
+        generation_prompt="<|message_model|>",
     ),
     # InternLM 2: one call only
     Family(
         "internlm",
         "internlm",
         None,
-        {
-            case: raw
-            for case, raw in cases(repeated, "<|action_start|><|plugin|>", "<|action_end|>").items()
-            if case not in ("parallel calls", "second call cut", "one call at most")
-        },
+        single_calls(cases(Form(repeated("<|action_start|><|plugin|>", "<|action_end|>")))),
         special_tokens=("<|action_start|>", "<|action_end|>", "<|plugin|>"),
     ),
-    # ERNIE 4.5: Hermes' calls
+    # Jamba: <tool_calls>[…]</tool_calls>
     Family(
-        "ernie45",
-        "ernie45",
+        "jamba",
+        "jamba",
         None,
-        cases(repeated, "<tool_call>\n", "\n</tool_call>\n", before="Let me look.\n"),
-        markup_tokens=("<think>", "</think>", "<tool_call>", "</tool_call>", "<response>", "</response>", "<0x0A>"),
-    ),
-    # OLMo 3: Python calls on lines of their own
-    Family(
-        "olmo3",
-        "olmo3",
-        None,
-        cases(python_lines, "<function_calls>\n", "\n</function_calls>", call=python_call, values=PYTHON, before=""),
+        cases(Form(listed("<tool_calls>", "</tool_calls>"))),
+        markup_tokens=("<tool_calls>", "</tool_calls>"),
     ),
     # LFM 2: a Python list between two tokens
     Family(
         "lfm2",
         "lfm2",
         None,
-        cases(listed, "<|tool_call_start|>", "<|tool_call_end|>", call=python_call, values=PYTHON),
+        cases(Form(listed("<|tool_call_start|>", "<|tool_call_end|>", python_call))),
         special_tokens=("<|tool_call_start|>", "<|tool_call_end|>"),
     ),
-    # Seed OSS: Qwen's XML in its own tags
+    # LongCat: Hermes' calls in its own tags
     Family(
-        "seed_oss",
-        "seed_oss",
+        "longcat",
+        "longcat",
         None,
+        cases(Form(repeated("<longcat_tool_call>\n", "\n</longcat_tool_call>")), own_markup=True),
+        markup_tokens=("<longcat_tool_call>", "</longcat_tool_call>"),
+    ),
+    # OLMo 3: Python calls on lines of their own. Its think tags are no tokens: "</think>" is three of its vocabulary.
+    Family(
+        "olmo3",
+        "olmo3",
+        "olmo3",
         cases(
-            repeated,
-            "<seed:tool_call>\n",
-            "\n</seed:tool_call>",
-            call=seed_call,
-            values={key: key for key in SEED},
+            Form(
+                enclosed("<function_calls>\n", "\n</function_calls>", python_call),
+                thought=("", "</think>"),
+                quiet="</think>",
+            ),
+            before=False,
         ),
-        markup_tokens=("<seed:think>", "</seed:think>", "<seed:tool_call>", "</seed:tool_call>"),
+        markup_tokens=("Ġ</", "</", "think", ">"),
+        generation_prompt="<think>",
     ),
 )

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from chatdelta import InvalidRequest
 from chatserving import EngineHost, HostState, LogSink, RequestRunner
@@ -16,17 +16,20 @@ from vllm_nnrp.grpc_door import GrpcDoor, TextServicer, open_grpc
 from vllm_nnrp.grpc_door.server import BindFailed
 from vllm_nnrp.load_options import ModelPlan, plan_from_command_line
 from vllm_nnrp.loading import Loader, OpenEngine, root_cause
-from vllm_nnrp.settings import NnrpListen, Settings, SettingsError
+from vllm_nnrp.processes import exit_now
+from vllm_nnrp.settings import Settings
 
 if TYPE_CHECKING:
     from types import ModuleType
 
+    from vllm_nnrp.metrics import Metrics
     from vllm_nnrp.nnrp_door import NnrpDoor
 
 log = logging.getLogger(__name__)
 
 FAILURE = 1
 MIN_ERROR_S = 1.0  # Status answers ERROR at least so long after the engine's death
+DOORS_CLOSE_S = 1.0  # when nothing else is waited for
 ENGINE_STOP_S = 20.0  # beyond the grace time, for the aborts and for the engine's own end
 
 
@@ -45,8 +48,16 @@ class BackendProcess:
     def __init__(self, settings: Settings, open_engine: OpenEngine) -> None:
         self._settings = settings
         self._host = EngineHost(max_operations=settings.max_operations, drain_s=settings.grace_s)
-        self._runner = RequestRunner(self._host, (LogSink(),))
-        self._loader = Loader(self._host, open_engine, before=self._check_nnrp, after=self._open_nnrp)
+        self._metrics = None if settings.metrics is None else _metrics(self._host)
+        metrics_sinks = (self._metrics.sink,) if self._metrics else ()
+        self._runner = RequestRunner(self._host, (LogSink(), *metrics_sinks))
+        self._loader = Loader(
+            self._host,
+            open_engine,
+            before=self._check_nnrp,
+            after=self._open_nnrp,
+            has_identity=settings.check_identity,
+        )
         self._announcer = Announcer(settings.ready_file)
         self._grpc: GrpcDoor | None = None
         self._nnrp: NnrpDoor | None = None
@@ -62,12 +73,26 @@ class BackendProcess:
         if not self._ended.done():
             self._ended.set_result(ending)
 
+    def leave(self) -> NoReturn:
+        """Our parent is gone: nobody will ask for anything any more, or stop us. May be called from any thread."""
+        log.warning("the process that started the backend is gone: leaving")
+        self._announcer.clear()
+        exit_now(FAILURE)
+
     async def run(self) -> Ending:
         self._announcer.clear()
-        servicer = TextServicer(self._host, self._runner, self._loader)
+        text_in_message = self._settings.text_in_message
+        servicer = TextServicer(self._host, self._runner, self._loader, text_in_message=text_in_message)
         try:
-            self._grpc = await open_grpc(self._settings.grpc, servicer, token=self._settings.grpc_token)
+            self._open_metrics()
+            self._grpc = await open_grpc(
+                self._settings.grpc,
+                servicer,
+                token=self._settings.grpc_token,
+                max_message_bytes=self._settings.max_message_bytes,
+            )
         except BindFailed as exc:
+            await self._close_metrics()
             return Ending(FAILURE, str(exc))
         self._warn_if_open(self._grpc.address)
         tasks = [asyncio.create_task(work) for work in (self._start(), self._watch_death())]
@@ -82,6 +107,21 @@ class BackendProcess:
         is_clean = await self._shut_down()
         return replace(ending, clean=is_clean)
 
+    def _open_metrics(self) -> None:
+        """Raises BindFailed."""
+        address = self._settings.metrics
+        if self._metrics is None or address is None:
+            return
+        try:
+            port = self._metrics.open(address)
+        except OSError as exc:
+            raise BindFailed(f"cannot serve metrics on {address}: {exc.strerror or exc}") from exc
+        log.info("metrics on http://%s/metrics", replace(address, port=port))
+
+    async def _close_metrics(self) -> None:
+        if self._metrics is not None:
+            await asyncio.to_thread(self._metrics.close)
+
     def _warn_if_open(self, address: Address) -> None:
         if not address.is_loopback and self._settings.grpc_token is None:
             log.warning("gRPC on %s can be reached from other machines: set LOCALAI_GRPC_AUTH_TOKEN", address)
@@ -92,7 +132,8 @@ class BackendProcess:
             if self._settings.model is None:
                 self._announce()
             else:
-                await self._loader.load(plan_from_command_line(self._settings.model, self._settings.options))
+                plan = await asyncio.to_thread(plan_from_command_line, self._settings.model, self._settings.options)
+                await self._loader.load(plan)
                 if self._nnrp is None and not self.ending:
                     self._announce()
         except asyncio.CancelledError:
@@ -107,45 +148,46 @@ class BackendProcess:
     # NNRP, opened by the first load that wants it
 
     async def _check_nnrp(self, plan: ModelPlan) -> None:
-        if plan.nnrp is not None:
-            try:
-                self._settings.nnrp_access.refuse_unsafe(plan.nnrp)
-            except SettingsError as exc:
-                raise InvalidRequest(f"option nnrp: {exc}", param="Options") from exc
-
-    def _nnrp_wanted(self, plan: ModelPlan) -> NnrpListen | None:
-        """The flag, else the model's option, else the environment."""
-        configured = self._settings.nnrp
-        if plan.nnrp is not None and not (configured and configured.required):
-            return NnrpListen(plan.nnrp)
-        return configured
+        try:
+            self._settings.nnrp.refuse_unsafe(plan.nnrp)
+        except ValueError as exc:
+            raise InvalidRequest(f"option nnrp: {exc}", param="Options") from exc
 
     async def _open_nnrp(self, plan: ModelPlan) -> None:
-        wanted = self._nnrp_wanted(plan)
+        """At the URLs of the flag, else of the model's option, else of the environment."""
+        settings = self._settings.nnrp
+        urls = plan.nnrp if plan.nnrp and not settings.required else settings.listen
         async with self._nnrp_lock:
-            if wanted is None or self._nnrp is not None or self.ending:
+            if not urls or self._nnrp is not None or self.ending:
                 return
+            door = await asyncio.to_thread(_nnrp_door)
             try:
-                door = await asyncio.to_thread(_nnrp_door)
                 self._nnrp = await door.open_nnrp(
-                    wanted.address,
+                    urls,
                     self._host,
                     self._runner,
-                    token=self._settings.nnrp_access.token,
+                    settings,
+                    required=settings.required,
                     max_operations=self._settings.max_operations,
+                    changed=self._announce,
                 )
-            except OSError as exc:
-                message = f"cannot listen for NNRP on {wanted.address}: {exc.strerror or exc}"
-                log.error("%s", message)
-                if wanted.required:
-                    self.end(Ending(FAILURE, message))
+            except door.ListenFailed as exc:
+                log.error("%s", exc)
+                self.end(Ending(FAILURE, str(exc)))
                 return
             self._announce()
 
+    def reload(self) -> None:
+        """Read the certificates again."""
+        if self._nnrp is not None:
+            self._nnrp.reload()
+
     def _announce(self) -> None:
         assert self._grpc is not None
+        if self.ending:
+            return
         try:
-            self._announcer.ready(self._grpc.address, self._nnrp.address if self._nnrp else None)
+            self._announcer.ready(self._grpc.address, self._nnrp.urls if self._nnrp else ())
         except OSError as exc:
             self.end(Ending(FAILURE, f"cannot write the ready file: {exc.strerror or exc}"))
 
@@ -159,9 +201,11 @@ class BackendProcess:
         """Stop accepting, drain, abort the rest, stop the engine. Whether all of it came to its end."""
         grace_s = self._settings.grace_s
         self._announcer.clear()
+        await self._close_metrics()
         assert self._grpc is not None
         if self._host.state is HostState.LOADING:
-            await self._grpc.close(0)
+            doors = [self._grpc.close(0), *([self._nnrp.close(0)] if self._nnrp else [])]
+            await asyncio.wait([asyncio.create_task(door) for door in doors], timeout=DOORS_CLOSE_S)
             return False  # a load cannot be stopped, and nothing of it is worth waiting for
         parts = [self._grpc.close(grace_s + ENGINE_STOP_S / 2), self._host.close()]
         if self._nnrp is not None:
@@ -172,6 +216,13 @@ class BackendProcess:
             if task not in late and (error := task.exception()) is not None:
                 log.error("shutdown: %s", root_cause(error), exc_info=error)
         return not late
+
+
+def _metrics(host: EngineHost) -> Metrics:
+    """Imported when it is wanted: prometheus_client is an extra."""
+    from vllm_nnrp.metrics import Metrics
+
+    return Metrics(lambda: host.in_flight)
 
 
 def _nnrp_door() -> ModuleType:

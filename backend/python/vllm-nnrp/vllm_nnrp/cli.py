@@ -51,11 +51,13 @@ def _add_chat(parser: argparse.ArgumentParser) -> None:
     parser.description = "Ask one question, or without PROMPT have a conversation. Ctrl-C stops an answer."
     parser.epilog = (
         "Tokens come from the environment: VLLM_NNRP_TOKEN for NNRP, LOCALAI_GRPC_AUTH_TOKEN for gRPC. "
-        "VLLM_NNRP_MODEL stands in for --model."
+        "VLLM_NNRP_MODEL stands in for --model, VLLM_NNRP_TRUST for --trust."
     )
     add = parser.add_argument
     door = parser.add_mutually_exclusive_group()
-    door.add_argument("--nnrp", default=NNRP_URL, metavar="URL", help="the NNRP door (%(default)s)")
+    urls = "nnrp://, nnrps://, ws://, wss://, quic:// or unix:// (%(default)s)"
+    door.add_argument("--nnrp", default=NNRP_URL, metavar="URL", help=f"the NNRP door: {urls}")
+    add("--trust", type=Path, metavar="FILE", help="the certificate to trust (nnrps, wss, quic), PEM or DER")
     door.add_argument("--grpc", metavar="HOST:PORT", help="the gRPC door instead")
     add(
         "--model",
@@ -100,7 +102,7 @@ def _chat(args: argparse.Namespace, environ: Mapping[str, str]) -> int:
 
     model = args.model or environ.get("VLLM_NNRP_MODEL") or ""
     try:
-        target = grpc_target(args.grpc, environ) if args.grpc else nnrp_target(args.nnrp, environ)
+        target = grpc_target(args.grpc, environ) if args.grpc else nnrp_target(args.nnrp, environ, args.trust)
         tools = load_tools(args.tools) if args.tools else ()
     except (ClientError, ToolsFileError) as exc:
         return _complain(str(exc))

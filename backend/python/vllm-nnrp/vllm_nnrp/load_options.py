@@ -1,186 +1,176 @@
 # SPDX-License-Identifier: MIT
 """LocalAI's ModelOptions, or the command line's --model and --option, as an EngineSpec and what goes with it.
 
-Pure, but for two questions to the file system: whether ModelFile exists, and what a model's folder says it is. vLLM's
-own fields and parser names are checked later by the engine, which knows them.
-
-Fields not named here (Seed, Threads, NBatch, rope, mmap, …) are for other engines and are ignored without a word: core
-always sends them. ContextSize is ignored on purpose: core always sends a number, and a vLLM model knows its own length.
+Pure, but for a few questions to the file system (which paths exist, what a model's folder says it is) and one to the
+installed packages (a vLLM for CPUs?): for a worker thread. vLLM's own fields and parser names are checked later by the
+engine, which knows them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from chatdelta import InvalidRequest
 from localai_proto import backend_pb2 as pb
-from vllm_engine import EngineSpec
-from vllm_nnrp.addresses import Address, AddressError, parse_nnrp_url
+from vllm_engine import Adapter, EngineSpec
+from vllm_engine.installation import serves_on_cpu
+from vllm_nnrp.addresses import NnrpUrl
+from vllm_nnrp.defaults import BACKEND, Choice, Load, defaults_for
 from vllm_nnrp.json_text import parse_json_object
-from vllm_nnrp.parser_defaults import ParserChoice, choose_parsers, model_references
+from vllm_nnrp.model_fields import MODEL_FIELDS, PROMPT_LIMITS
+from vllm_nnrp.own_options import ParsedOptions, parse_options
+from vllm_nnrp.parser_defaults import NONE, model_references
 from vllm_nnrp.wire_floats import float32
 
-# ModelOptions field → EngineArgs field. Zero and empty mean "not set" for every one of them.
-TYPED_FIELDS = (
-    ("Quantization", "quantization"),
-    ("LoadFormat", "load_format"),
-    ("DType", "dtype"),
-    ("Tokenizer", "tokenizer"),
-    ("GPUMemoryUtilization", "gpu_memory_utilization"),
-    ("TensorParallelSize", "tensor_parallel_size"),
-    ("MaxModelLen", "max_model_len"),
-    ("TrustRemoteCode", "trust_remote_code"),
-    ("EnforceEager", "enforce_eager"),
-    ("DisableLogStatus", "disable_log_stats"),
-)
-PROMPT_LIMITS = (
-    ("LimitImagePerPrompt", "image"),
-    ("LimitVideoPerPrompt", "video"),
-    ("LimitAudioPerPrompt", "audio"),
-)
-PARSER_FLAGS = {
-    "tool-parser": "tool_parser",
-    "tool-call-parser": "tool_parser",
-    "reasoning-parser": "reasoning_parser",
-}
+PARSERS = ("tool_parser", "reasoning_parser")
+# Each drafted token costs a step of the draft model. With the usual acceptance of 60 to 80 % a step of the model gives
+# 2.2 to 3 tokens at three drafted ones; a fourth would add 0.1 to 0.4.
+DRAFT_TOKENS = 3
+Exists = Callable[[str], bool]
 
 
 @dataclass(frozen=True, slots=True)
 class ModelPlan:
-    """What to load, the name it answers to in ModelIdentity, and where its options want NNRP (None: they don't say)."""
+    """What to load, the name it answers to in ModelIdentity, and where its options want NNRP, if they say.
+
+    `choices` are what somebody may wonder about, by the name of the option or engine argument.
+    """
 
     spec: EngineSpec
     identity: str
-    nnrp: Address | None = None
+    nnrp: tuple[NnrpUrl, ...] = ()
     warnings: tuple[str, ...] = ()
-    tool_parser: ParserChoice | None = None
-    reasoning_parser: ParserChoice | None = None
+    choices: Mapping[str, Choice] = field(default_factory=lambda: MappingProxyType({}))
+    text_in_message: bool | None = None  # None: the process decides
 
 
-@dataclass(frozen=True, slots=True)
-class ParsedOptions:
-    """The repeated `Options`, sorted out. A parser is None where no option speaks of it."""
-
-    tool_parser: str | None
-    reasoning_parser: str | None
-    served_model_name: str | None
-    nnrp: Address | None
-    flags: tuple[tuple[str, str | None], ...]
-    warnings: tuple[str, ...]
-
-
-def decode_model_options(options: pb.ModelOptions, *, exists: Callable[[str], bool] | None = None) -> ModelPlan:
-    """The plan of a LoadModel. Raises InvalidRequest naming the field."""
-    _refuse_other_tasks(options)
+def decode_model_options(
+    options: pb.ModelOptions, *, backend: str = BACKEND, exists: Exists | None = None
+) -> ModelPlan:
+    """The plan of a LoadModel. `backend` is the name LocalAI has for us. Raises InvalidRequest naming the field."""
     exists = exists or (lambda path: Path(path).exists())
-    typed: dict[str, Any] = {}
-    for field, name in TYPED_FIELDS:
-        value = getattr(options, field)
-        if value:
-            typed[name] = float32(value) if isinstance(value, float) else value
-    limits = {name: value for field, name in PROMPT_LIMITS if (value := getattr(options, field))}
-    if limits:
-        typed["limit_mm_per_prompt"] = limits
+    parsed = parse_options(options.Options)
+    adapters, warnings = _adapters(options, parsed, exists)
+    if options.SwapSpace:
+        warnings.append("SwapSpace has no meaning for this vLLM and is ignored")
+    typed = _typed(options, parsed, exists)
+    if parsed.values.get("draft_tokens") and "speculative_config" not in typed:
+        warnings.append("draft_tokens has no meaning without a draft model and is ignored")
     use_file = bool(options.ModelFile) and exists(options.ModelFile)
-    return _plan(
+    served = parsed.values.get("served_model_name") or options.Model
+    engine_args_json = parse_json_object(options.EngineArgs, "EngineArgs") if options.EngineArgs else {}
+    spec = EngineSpec(
         model=options.ModelFile if use_file else options.Model or options.ModelFile,
-        identity=options.Model,
-        parsed=parse_options(options.Options),
-        typed=typed,
-        engine_args_json=parse_json_object(options.EngineArgs, "EngineArgs") if options.EngineArgs else {},
-        warnings=["SwapSpace has no meaning for this vLLM and is ignored"] if options.SwapSpace else [],
+        served_names=(served,) if served else (),
+        adapters=adapters,
+        engine_args=MappingProxyType(typed),
+        flags=parsed.flags,
+        engine_args_json=MappingProxyType(engine_args_json),
+    )
+    spec, choices = _with_defaults(spec, parsed, options.Model, backend)
+    return ModelPlan(
+        spec,
+        options.Model,
+        parsed.values.get("nnrp") or (),
+        (*parsed.warnings, *warnings),
+        choices,
+        parsed.values.get("text_in_message"),
     )
 
 
 def plan_from_command_line(model: str, options: Sequence[str]) -> ModelPlan:
     """The plan of `--model M --option …`. Raises InvalidRequest."""
-    return _plan(model=model, identity=model, parsed=parse_options(options), typed={}, engine_args_json={}, warnings=[])
+    return decode_model_options(pb.ModelOptions(Model=model, Options=options), backend="")
 
 
-def parse_options(options: Sequence[str]) -> ParsedOptions:
-    """Sort out `key:value` and `--flag[:value|=value]`. The `--` form of a parser wins; else the last of a key does."""
-    values: dict[str, str] = {}
-    explicit: dict[str, str] = {}
-    flags: list[tuple[str, str | None]] = []
-    warnings: list[str] = []
-    for option in (text.strip() for text in options):
-        if option.startswith("--"):
-            name, value = _split_flag(option)
-            parser = PARSER_FLAGS.get(name.replace("_", "-"))
-            if parser is None:
-                flags.append((name, value))
-            elif value:
-                explicit[parser] = value
-            else:
-                raise InvalidRequest(f"option --{name} needs a value", param="Options")
-            continue
-        key, _, value = option.partition(":")
-        if key in ("tool_parser", "reasoning_parser", "served_model_name", "nnrp"):
-            values[key] = value
-        elif option:
-            warnings.append(f"option {key!r} is unknown and ignored")
-    return ParsedOptions(
-        tool_parser=explicit.get("tool_parser", values.get("tool_parser")),
-        reasoning_parser=explicit.get("reasoning_parser", values.get("reasoning_parser")),
-        served_model_name=values.get("served_model_name") or None,
-        nnrp=_nnrp(values.get("nnrp")),
-        flags=tuple(flags),
-        warnings=tuple(warnings),
+def _typed(options: pb.ModelOptions, parsed: ParsedOptions, exists: Exists) -> dict[str, Any]:
+    """The engine arguments that have a field of their own."""
+    typed: dict[str, Any] = {}
+    for name, model_field in MODEL_FIELDS.items():
+        if model_field.engine_arg and (value := getattr(options, name)):
+            typed[model_field.engine_arg] = float32(value) if isinstance(value, float) else value
+    if options.Tokenizer:
+        typed["tokenizer"] = _located(options.Tokenizer, options.ModelPath, exists)
+    if limits := {modality: limit for name, modality in PROMPT_LIMITS if (limit := getattr(options, name))}:
+        typed["limit_mm_per_prompt"] = limits
+    if options.Embeddings or options.Reranking:
+        typed["runner"] = "pooling"
+    if draft := options.DraftModel or parsed.values.get("draft_model"):
+        typed["speculative_config"] = {
+            "model": _located(draft, options.ModelPath, exists),
+            "num_speculative_tokens": parsed.values.get("draft_tokens") or DRAFT_TOKENS,
+        }
+    return typed
+
+
+def _adapters(options: pb.ModelOptions, parsed: ParsedOptions, exists: Exists) -> tuple[tuple[Adapter, ...], list[str]]:
+    """The LoRA adapters, and what to say about them. Raises InvalidRequest for what vLLM does not do with one."""
+    named = (options.LoraAdapter, *options.LoraAdapters, parsed.values.get("lora_adapter"))
+    paths = dict.fromkeys(path for path in named if path)
+    if not paths:
+        return (), []
+    for scale in (options.LoraScale, *options.LoraScales):
+        if scale not in (0.0, 1.0):
+            raise InvalidRequest(
+                f"a LoRA scale of {float32(scale):g}: vLLM applies an adapter in full; scale lora_alpha in its "
+                "adapter_config.json instead",
+                param="LoraScale",
+            )
+    adapters = tuple(Adapter(Path(path).name, _located(path, options.ModelPath, exists)) for path in paths)
+    names = [adapter.name for adapter in adapters]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise InvalidRequest(f"two LoRA adapters are called {twice}", param="LoraAdapters")
+    if len(adapters) == 1:
+        return adapters, []
+    return adapters, [f"{len(names)} LoRA adapters: a request gets one, {names[0]} unless it names another"]
+
+
+def _located(reference: str, folder: str, exists: Exists) -> str:
+    """A path or a hub id, by what is in LocalAI's folder of models.
+
+    Relative paths are meant from there. Of a draft model that is a hub id LocalAI makes a path in there to nothing.
+    """
+    if not folder:
+        return reference
+    if exists(joined := str(Path(folder, reference))):
+        return joined
+    path = Path(reference)
+    return str(path.relative_to(folder)) if path.is_relative_to(folder) else reference
+
+
+def _with_defaults(
+    spec: EngineSpec, parsed: ParsedOptions, identity: str, backend: str
+) -> tuple[EngineSpec, Mapping[str, Choice]]:
+    """`spec` with its parsers and its default engine arguments, and each of these choices with its reason."""
+    load = Load(
+        references=model_references(spec.model, identity) if spec.model else (),
+        said=spec.said() | parsed.values.keys(),
+        generates=_generates(spec),
+        on_cpu=serves_on_cpu(),
     )
-
-
-def _split_flag(option: str) -> tuple[str, str | None]:
-    """`--name`, `--name:value` or `--name=value`, whichever separator comes first."""
-    text = option[2:]
-    for position, character in enumerate(text):
-        if character in ":=":
-            return text[:position], text[position + 1 :]
-    return text, None
-
-
-def _nnrp(url: str | None) -> Address | None:
-    if not url:
-        return None
-    try:
-        return parse_nnrp_url(url)
-    except AddressError as exc:
-        raise InvalidRequest(f"option nnrp: {exc}", param="Options") from exc
-
-
-def _refuse_other_tasks(options: pb.ModelOptions) -> None:
-    for field in ("Embeddings", "Reranking"):
-        if getattr(options, field):
-            raise InvalidRequest(f"{field}: this backend serves text generation only", param=field)
-    if options.LoraAdapter or options.LoraAdapters:
-        raise InvalidRequest("LoraAdapter: adapters are not supported yet", param="LoraAdapter")
-    if options.DraftModel:
-        raise InvalidRequest("DraftModel: use EngineArgs speculative_config instead", param="DraftModel")
-
-
-def _plan(
-    *,
-    model: str,
-    identity: str,
-    parsed: ParsedOptions,
-    typed: dict[str, Any],
-    engine_args_json: dict[str, Any],
-    warnings: list[str],
-) -> ModelPlan:
-    served = parsed.served_model_name or identity
-    tool, reasoning = choose_parsers(
-        parsed.tool_parser, parsed.reasoning_parser, model_references(model, identity) if model else ()
+    defaults = defaults_for(load, backend)
+    parsers = {half: _parser(half, parsed, defaults) for half in PARSERS} if load.generates else {}
+    engine_args = {name: choice for name, choice in defaults.items() if name not in PARSERS}
+    spec = replace(
+        spec,
+        **{half: choice.value for half, choice in parsers.items()},
+        defaults=MappingProxyType({name: choice.value for name, choice in engine_args.items()}),
     )
-    spec = EngineSpec(
-        model=model,
-        served_names=(served,) if served else (),
-        tool_parser=tool.name,
-        reasoning_parser=reasoning.name,
-        engine_args=MappingProxyType(typed),
-        flags=parsed.flags,
-        engine_args_json=MappingProxyType(engine_args_json),
-    )
-    return ModelPlan(spec, identity, parsed.nnrp, (*parsed.warnings, *warnings), tool, reasoning)
+    return spec, MappingProxyType(parsers | engine_args)
+
+
+def _parser(half: str, parsed: ParsedOptions, defaults: Mapping[str, Choice]) -> Choice:
+    """What the option says, even that there shall be none (as LocalAI takes an empty one); else the default."""
+    if half not in parsed.values:
+        return defaults.get(half, Choice(None, "no known family"))
+    name = parsed.values[half]
+    return Choice(name if name and name.lower() != NONE else None, "option")
+
+
+def _generates(spec: EngineSpec) -> bool:
+    flags = {name.replace("-", "_"): text for name, text in spec.flags}
+    return ({**spec.engine_args, **flags, **spec.engine_args_json}).get("runner") != "pooling"

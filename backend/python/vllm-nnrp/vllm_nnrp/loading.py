@@ -25,15 +25,26 @@ class Loader:
 
     Each runs in a task of its own, to its end: LocalAI gives Free five seconds and hangs up, and a take-down that is
     cut short would leave an engine nobody owns. `before` and `after` are called around each load with its plan.
+    Without `has_identity` the loaded model has no name that a request could miss.
     """
 
-    def __init__(self, host: EngineHost, open_engine: OpenEngine, *, before: LoadHook, after: LoadHook) -> None:
+    def __init__(
+        self,
+        host: EngineHost,
+        open_engine: OpenEngine,
+        *,
+        before: LoadHook,
+        after: LoadHook,
+        has_identity: bool = True,
+    ) -> None:
         self._host = host
         self._open_engine = open_engine
         self._before = before
         self._after = after
+        self._has_identity = has_identity
         self._tasks: set[asyncio.Task[None]] = set()
         self.identity = ""  # of the loaded model
+        self.text_in_message: bool | None = None  # what its options say
 
     @property
     def busy(self) -> bool:
@@ -50,23 +61,23 @@ class Loader:
     async def _load(self, plan: ModelPlan) -> None:
         for warning in plan.warnings:
             log.warning("%s", warning)
-        refuse_unservable(plan.spec)
+        await asyncio.to_thread(refuse_unservable, plan.spec)
         await self._before(plan)
         await self._host.load(plan.spec.key(), lambda: self._open(plan))
-        self.identity = plan.identity
+        self.identity = plan.identity if self._has_identity else ""
+        self.text_in_message = plan.text_in_message
         log.info("model loaded: %s", plan.identity)
         await self._after(plan)
 
     async def _open(self, plan: ModelPlan) -> Engine:
-        """Say which parsers were chosen and why; a default that cannot be had names its way out."""
-        for kind, choice in (("tool_parser", plan.tool_parser), ("reasoning_parser", plan.reasoning_parser)):
-            if choice is not None:
-                log.info("%s: %s", kind, choice)
+        """Say what was chosen and why; a default parser that cannot be had names its way out."""
+        for name, chosen in plan.choices.items():
+            log.info("%s: %s", name, chosen)
         try:
             return await self._open_engine(plan.spec)
         except InvalidRequest as exc:
             kind = (exc.param or "").replace(" ", "_")
-            choice = {"tool_parser": plan.tool_parser, "reasoning_parser": plan.reasoning_parser}.get(kind)
+            choice = plan.choices.get(kind)
             if choice is None or not choice.is_default:
                 raise
             message = f"{exc} ({choice.source}; the option {kind}:none does without)"

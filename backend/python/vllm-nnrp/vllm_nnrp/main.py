@@ -11,17 +11,20 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 
 from chatdelta import Engine
 from vllm_engine import EngineSpec
+from vllm_engine.command_line import become_vllm
 from vllm_nnrp.backend_process import BackendProcess, Ending
 from vllm_nnrp.loading import OpenEngine
+from vllm_nnrp.parent_watch import watch_parent
 from vllm_nnrp.processes import exit_now
 from vllm_nnrp.settings import Settings, SettingsError
 
 USAGE_ERROR = 2
-SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 def main(
@@ -29,27 +32,40 @@ def main(
     *,
     environ: Mapping[str, str] | None = None,
     open_engine: OpenEngine | None = None,
+    parent_pid: int | None = None,
 ) -> int:
-    """Serve until a signal comes; the exit code. `open_engine` is there for tests that bring their own engine."""
+    """Serve until a signal comes; the exit code. `open_engine` is there for tests that bring their own engine.
+
+    With `serve` as the first word this process becomes vLLM's own server instead.
+    `parent_pid` is our parent as it was when the process began: it may have gone while we imported.
+    """
+    arguments = sys.argv[1:] if argv is None else argv
+    if arguments[:1] == ["serve"]:
+        return become_vllm(arguments)
     try:
-        settings = Settings.load(sys.argv[1:] if argv is None else argv, os.environ if environ is None else environ)
+        settings = Settings.load(arguments, os.environ if environ is None else environ)
     except SettingsError as exc:
         print(f"vllm-nnrp: {exc}", file=sys.stderr)
         return USAGE_ERROR
     configure_logging(settings.log_level)
-    return asyncio.run(serve(settings, open_engine or open_vllm))
+    return asyncio.run(serve(settings, open_engine or open_vllm, parent_pid or os.getppid()))
 
 
-async def serve(settings: Settings, open_engine: OpenEngine) -> int:
-    """Run the backend under SIGTERM and SIGINT: the first ends it in order, the second at once."""
+async def serve(settings: Settings, open_engine: OpenEngine, parent_pid: int) -> int:
+    """Run the backend until a signal ends it, the first in order, the second at once; or until its parent is gone."""
     backend = BackendProcess(settings, open_engine)
+    if settings.hangup == "reload":
+        _on_hangup(backend.reload)
+    if settings.watch_parent:
+        watch_parent(parent_pid, settings.parent_watch_s, backend.leave)
+    signals = _ending_signals(settings)
     loop = asyncio.get_running_loop()
-    for number in SIGNALS:
+    for number in signals:
         loop.add_signal_handler(number, _on_signal, backend, number)
     try:
         ending = await backend.run()
     finally:
-        for number in SIGNALS:
+        for number in signals:
             loop.remove_signal_handler(number)
     if ending.message:
         # LocalAI shows the last line of stderr as the reason.
@@ -57,6 +73,32 @@ async def serve(settings: Settings, open_engine: OpenEngine) -> int:
     if not ending.clean:
         exit_now(ending.code)  # a load in its thread cannot be stopped, only left
     return ending.code
+
+
+def _ending_signals(settings: Settings) -> tuple[signal.Signals, ...]:
+    """Those that stop us. Where SIGHUP does not, it is ignored; the engine's processes inherit that."""
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN and settings.hangup == "stop":
+        return (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    return (signal.SIGTERM, signal.SIGINT)
+
+
+def _on_hangup(call: Callable[[], None]) -> None:
+    """Call it on the loop at each SIGHUP. Must come before there are other threads.
+
+    The signal stays blocked, and a thread waits for it: so the engine's processes, which inherit the mask, and which a
+    closing terminal tells as well, are not ended by it.
+    """
+    loop = asyncio.get_running_loop()
+    signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGHUP,))
+
+    def wait() -> None:
+        while True:
+            signal.sigwait((signal.SIGHUP,))
+            with suppress(RuntimeError):  # the loop is closed: we are leaving
+                loop.call_soon_threadsafe(call)
+
+    threading.Thread(target=wait, name="hangup", daemon=True).start()
 
 
 def _on_signal(backend: BackendProcess, number: signal.Signals) -> None:
@@ -87,3 +129,4 @@ def configure_logging(level: int) -> None:
     handler = logging.StreamHandler()
     handler.setFormatter(_Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(level=level, handlers=[handler])
+    logging.getLogger("quic").setLevel(max(level, logging.WARNING))  # aioquic tells of each step of each connection

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -21,6 +20,7 @@ import msgspec
 
 from chatdelta import InvalidRequest
 from vllm_nnrp.json_text import parse_json_object
+from vllm_nnrp.markdown import markdown_table
 
 DATA = "parser_defaults.json"
 NONE = "none"  # as an option's value: no parser, whatever the family
@@ -58,18 +58,6 @@ class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class ParserChoice:
-    """One half of a model's parsers, and why it is this one."""
-
-    name: str | None
-    source: str
-    is_default: bool = False
-
-    def __str__(self) -> str:
-        return f"{self.name or NONE} ({self.source})"
-
-
 @cache
 def table() -> Table:
     return msgspec.json.decode(resources.files("vllm_nnrp").joinpath(DATA).read_bytes(), type=Table)
@@ -91,22 +79,6 @@ def defaults_for(*references: str) -> tuple[str | None, str | None]:
     pattern = table().match(references)
     family = table().families[pattern] if pattern else Family()
     return family.tool_parser, family.reasoning_parser
-
-
-def choose_parsers(
-    tool_option: str | None, reasoning_option: str | None, references: Iterable[str]
-) -> tuple[ParserChoice, ParserChoice]:
-    """(tool, reasoning): an option wins for its own half, `none` switches that half off, the rest is the family's."""
-    pattern = table().match(references)
-    family = table().families[pattern] if pattern else Family()
-    source = f"default of the family {pattern}" if pattern else "no known family"
-    return _half(tool_option, family.tool_parser, source), _half(reasoning_option, family.reasoning_parser, source)
-
-
-def _half(option: str | None, default: str | None, source: str) -> ParserChoice:
-    if option is None:
-        return ParserChoice(default, source, is_default=default is not None)
-    return ParserChoice(None if option.lower() in ("", NONE) else option, "option")
 
 
 def model_references(model: str, identity: str = "") -> tuple[str, ...]:
@@ -168,13 +140,13 @@ def markdown(data: Table) -> str:
         for pattern, family in sorted(data.families.items())
     ]
     sections = (
-        _markdown_table(("Pattern", "Tool parser", "Reasoning parser", "Note"), families),
+        markdown_table(("Pattern", "Tool parser", "Reasoning parser", "Note"), families),
         "\n## Tool parsers without a family\n",
-        _markdown_table(("Parser", "Why"), _rows(data.tool_parsers_without_family)),
+        markdown_table(("Parser", "Why"), _rows(data.tool_parsers_without_family)),
         "\n## Reasoning parsers without a family\n",
-        _markdown_table(("Parser", "Why"), _rows(data.reasoning_parsers_without_family)),
+        markdown_table(("Parser", "Why"), _rows(data.reasoning_parsers_without_family)),
         "\n## Patterns of LocalAI's table that are not taken over\n",
-        _markdown_table(("Pattern", "Why"), _rows(data.left_out_of_localai)),
+        markdown_table(("Pattern", "Why"), _rows(data.left_out_of_localai)),
     )
     return "\n".join((HEADER, *sections)) + "\n"
 
@@ -185,11 +157,6 @@ def _code(name: str | None) -> str:
 
 def _rows(reasons: Mapping[str, str]) -> list[tuple[str, str]]:
     return [(f"`{name}`", reason) for name, reason in sorted(reasons.items())]
-
-
-def _markdown_table(titles: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
-    lines = [titles, tuple("---" for _ in titles), *rows]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
 if __name__ == "__main__":

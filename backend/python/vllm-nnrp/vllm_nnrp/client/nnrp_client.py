@@ -16,7 +16,6 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from nnrp.client import (
-    NativeClientOptions,
     NativeClientSessionOptions,
     SubmitIdentity,
     SubmitPolicy,
@@ -30,9 +29,11 @@ from nnrp.native import NativeRuntimeError
 from nnrp.runtime import ControlRequestMetadata, NativeRuntimeEvent, RuntimeRole
 from nnrp.schema import StreamSemantics
 
+from vllm_nnrp.addresses import SocketUrl
 from vllm_nnrp.client.conversation import Question
 from vllm_nnrp.client.events import Cancelled, ClientEvent, Done, Ending, Error
 from vllm_nnrp.client.nnrp_events import decode_drop, decode_partial, decode_result, encode_envelope
+from vllm_nnrp.client.nnrp_options import client_options
 from vllm_nnrp.client.transport import ClientError, NnrpTarget
 
 POLL_MS = 2  # also how late a cancel goes out
@@ -188,7 +189,7 @@ def _session(target: NnrpTarget) -> Iterator[Any]:
     """An open session of a connection of its own. Blocks. Raises ClientError for all the SDK raises, inside too."""
     is_open = False
     try:
-        with connect_native_client_connection(NativeClientOptions(f"{target}/chat")) as connection:
+        with connect_native_client_connection(client_options(target)) as connection:
             session = asyncio.run(connection.open_session(NativeClientSessionOptions(max_in_flight_operations=1)))
             is_open = True
             yield session
@@ -200,11 +201,21 @@ def _session(target: NnrpTarget) -> Iterator[Any]:
 
 def _why_not(target: NnrpTarget) -> str:
     """The SDK gives numbers; the system's own words come from one more try."""
+    url = target.url
     try:
-        with socket.create_connection((target.address.host, target.address.port), timeout=2.0):
-            return "something listens there, but it does not open an NNRP session"
+        if isinstance(url, SocketUrl):
+            with socket.socket(socket.AF_UNIX) as sock:
+                sock.connect(url.path)
+        elif url.scheme == "quic":
+            return "nothing there opens an NNRP session, or its certificate is not trusted"  # UDP tells no more
+        else:
+            with socket.create_connection((url.address.host, url.address.port), timeout=2.0):
+                pass
     except OSError as exc:
         return (exc.strerror or str(exc) or type(exc).__name__).lower()
+    if url.is_encrypted:
+        return "something listens there, but it does not open an NNRP session, or its certificate is not trusted"
+    return "something listens there, but it does not open an NNRP session"
 
 
 async def open_nnrp_client(target: NnrpTarget) -> NnrpClient:

@@ -7,9 +7,10 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
-from vllm_nnrp.addresses import Address, AddressError, parse_address, parse_nnrp_url
+from vllm_nnrp.addresses import Address, AddressError, NnrpUrl, parse_address, parse_nnrp_url
 from vllm_nnrp.client.conversation import Question
 from vllm_nnrp.client.events import ClientEvent
 
@@ -39,11 +40,14 @@ class GrpcTarget:
 
 @dataclass(frozen=True, slots=True)
 class NnrpTarget:
-    address: Address
+    """`trust`: the one certificate (DER) that an encrypted server must show, or that must have issued it."""
+
+    url: NnrpUrl
     token: str | None = None
+    trust: bytes | None = None
 
     def __str__(self) -> str:
-        return f"nnrp://{self.address}"
+        return str(self.url)
 
 
 Target = GrpcTarget | NnrpTarget
@@ -57,12 +61,36 @@ def grpc_target(text: str, environ: Mapping[str, str]) -> GrpcTarget:
         raise ClientError(str(exc)) from exc
 
 
-def nnrp_target(text: str, environ: Mapping[str, str]) -> NnrpTarget:
-    """Raises ClientError."""
+def nnrp_target(text: str, environ: Mapping[str, str], trust: Path | None = None) -> NnrpTarget:
+    """`trust`: the file of the certificate to trust, PEM or DER. Raises ClientError."""
     try:
-        return NnrpTarget(parse_nnrp_url(text), environ.get("VLLM_NNRP_TOKEN") or None)
+        url = parse_nnrp_url(text)
     except AddressError as exc:
         raise ClientError(str(exc)) from exc
+    file = trust or (Path(name) if (name := environ.get("VLLM_NNRP_TRUST")) else None)
+    if url.is_encrypted and file is None:
+        raise ClientError(f"{url} needs --trust (or VLLM_NNRP_TRUST): a file with the certificate to trust")
+    certificate = _read_certificate(file) if url.is_encrypted and file is not None else None
+    return NnrpTarget(url, environ.get("VLLM_NNRP_TOKEN") or None, certificate)
+
+
+def _read_certificate(file: Path) -> bytes:
+    """DER. Raises ClientError."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives.serialization import Encoding
+
+    try:
+        data = file.read_bytes()
+    except OSError as exc:
+        raise ClientError(f"{file} cannot be read: {exc.strerror}") from exc
+    try:
+        pem = b"-----BEGIN " in data
+        found = x509.load_pem_x509_certificates(data) if pem else [x509.load_der_x509_certificate(data)]
+    except ValueError as exc:
+        raise ClientError(f"{file} holds no certificate, or a damaged one (PEM or DER is expected)") from exc
+    if len(found) > 1:
+        raise ClientError(f"{file} holds {len(found)} certificates: the SDK's client trusts exactly one")
+    return found[0].public_bytes(Encoding.DER)
 
 
 @asynccontextmanager

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: MIT
+"""What must hold before vLLM's request model sees a chat body.
+
+Some of its validators run on the raw JSON: they fail on a wrong type with a Python error, or refuse without a name.
+Everything else is left to them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from chatdelta import InvalidRequest
+
+CONSTRAINTS = ("json", "regex", "choice", "grammar", "json_object", "structural_tag")
+
+
+def check_shapes(body: Mapping[str, Any]) -> None:
+    """Raise InvalidRequest with the field's name."""
+    _check_prompt(body)
+    _check_tools(body.get("tools"))
+    if not isinstance(body.get("top_logprobs"), int | None):
+        raise refusal("top_logprobs", "must be an integer")
+    _check_response_format(body.get("response_format"))
+    if (constraint := body.get("structured_outputs")) is not None:
+        _check_constraint(constraint)
+        if isinstance(body.get("tool_choice"), dict):
+            raise refusal("structured_outputs", "cannot be combined with a tool_choice that names a function")
+
+
+def _check_prompt(body: Mapping[str, Any]) -> None:
+    if not isinstance(body.get("messages"), list) or not body["messages"]:
+        raise refusal("messages", "must be an array that is not empty")
+    if body.get("continue_final_message") and body.get("add_generation_prompt", True):
+        raise refusal("continue_final_message", "needs add_generation_prompt to be false")
+
+
+def _check_tools(tools: Any) -> None:
+    if tools is None:
+        return
+    if not isinstance(tools, list) or not tools:
+        raise refusal("tools", "must be an array that is not empty")
+    for index, tool in enumerate(tools):
+        function = tool.get("function") if isinstance(tool, dict) else None
+        if not isinstance(function, dict) or not isinstance(function.get("name"), str):
+            raise refusal(f"tools.{index}.function.name", "must be a string")
+
+
+def _check_response_format(wanted: Any) -> None:
+    if isinstance(wanted, dict) and wanted.get("type") == "json_schema":
+        schema = wanted["json_schema"].get("schema") if isinstance(wanted.get("json_schema"), dict) else None
+        if not isinstance(schema, dict):
+            raise refusal("response_format.json_schema.schema", "must be an object")
+
+
+def _check_constraint(constraint: Any) -> None:
+    if not isinstance(constraint, dict):
+        raise refusal("structured_outputs", "must be an object")
+    given = [kind for kind in CONSTRAINTS if constraint.get(kind) is not None]
+    if len(given) != 1:
+        raise refusal("structured_outputs", f"must hold exactly one of {', '.join(CONSTRAINTS)}")
+    if isinstance(schema := constraint.get("json"), str):
+        try:
+            json.loads(schema)
+        except (ValueError, RecursionError) as exc:
+            raise refusal("structured_outputs.json", "is not valid JSON") from exc
+
+
+def refusal(field: str, finding: str) -> InvalidRequest:
+    """`field finding`, as every wire says it."""
+    return InvalidRequest(f"{field} {finding}", code="invalid_body", param=field)

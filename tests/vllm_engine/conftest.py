@@ -1,0 +1,20 @@
+# SPDX-License-Identifier: MIT
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from tests.parity.corpus import FAMILIES
+from tests.parity.runs import Bench
+
+
+@pytest.fixture(scope="session")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
+    """`VllmEngine` on vLLM's own output path with hermes and qwen3, and a model that says what it is told to."""
+    from vllm_engine.environment import start_environment
+    from vllm_engine.installation import find_installation
+
+    os.environ.update(start_environment(find_installation(), os.environ, eager=True))
+    (hermes,) = (family for family in FAMILIES if family.name == "hermes")
+    return Bench(hermes, tmp_path_factory.mktemp("scripted"))
