@@ -13,6 +13,7 @@ import json
 from typing import Any
 
 from vllm.sampling_params import SamplingParams, StructuredOutputsParams
+from vllm.utils.mistral import is_mistral_tokenizer
 
 from chatdelta import InvalidRequest
 from vllm_engine.errors import naming
@@ -46,8 +47,9 @@ def check_constraint(params: SamplingParams, vllm_config: Any, tokenizer: Any, *
         raise InvalidRequest(naming(field, finding), code="invalid_body", param=field) from exc
     # vLLM chooses a backend by request, but its engine uses the first request's for all that follow: after one schema
     # with a rare keyword no other constraint could be compiled any more. So there is one choice for all.
+    # (The grammar of Mistral's own tools is for guidance alone, so such a model is left to vLLM's choice.)
     given = params.structured_outputs
-    if given._backend_was_auto and given._backend != BACKEND:
+    if given._backend_was_auto and given._backend != BACKEND and not is_mistral_tokenizer(tokenizer):
         raise InvalidRequest(naming(field, OTHER_BACKEND), code="invalid_body", param=field)
 
 

@@ -124,7 +124,8 @@ the organisation and `.gguf`, with `-` for `_`. A pattern fits if it is part of 
 of those that fit the longest wins. A folder is known by the name it was asked for, by its own name, by the name of the
 Hugging Face cache around it, and by `_name_or_path` in its `config.json`, in this order.
 
-A name that the installed vLLM does not have, or has and cannot import, is refused at load with the reason.
+A name that the installed vLLM does not have, or has and cannot import, is refused at load with the reason; so is one
+that cannot work with the model's tokenizer, before any weights are loaded.
 
 LocalAI has a table like this one and may send its choice as an option, which then wins. The note says why where ours
 differs, or what a parser needs. All names are of vLLM 0.26, which has 44 tool and 28 reasoning parsers.
