@@ -65,9 +65,11 @@ async def vllm_serve(folder: Path, model: Path, *arguments: str, plugins: str = 
         *("--host=127.0.0.1", f"--port={port}", "--max-model-len=1024", "--enable-auto-tool-choice"),
         *("--tool-call-parser=hermes", "--reasoning-parser=qwen3", *arguments),
     ]
+    # An engine of this test process has named our media connector, which a bare vLLM does not have.
+    clean = {name: value for name, value in environment({}).items() if name != "VLLM_MEDIA_CONNECTOR"}
     with log.open("wb") as output:
         process = await asyncio.create_subprocess_exec(
-            sys.executable, *command, env=environment(variables), stdout=output, stderr=output
+            sys.executable, *command, env=clean | variables, stdout=output, stderr=output
         )
     children: list[int] = []
     try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 from typing import Any
@@ -103,8 +103,9 @@ class ScriptedClient:
                 if choice.request_id in self.output_processor.request_states:
                     self.output_processor.process_outputs([choice.next_output()])
 
-    async def abort(self, request_id: str, internal: bool = False) -> None:
-        self.output_processor.abort_requests((request_id,), internal)
+    async def abort(self, request_id: str | Iterable[str], internal: bool = False) -> None:
+        request_ids = (request_id,) if isinstance(request_id, str) else request_id
+        self.output_processor.abort_requests(request_ids, internal)
 
     async def is_tracing_enabled(self) -> bool:
         return False
