@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import statistics
 import sys
+import threading
 import tracemalloc
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -86,3 +87,26 @@ async def test_a_token_costs_the_same_however_many_came_before(bench: Bench, kin
     for name in ("calls", "peak_bytes"):
         first, last = (statistics.mean(getattr(cost, name) for cost in window) for window in (early, late))
         assert last < 1.5 * first + 100, f"{name} of a token grew from {first:.0f} to {last:.0f}"
+
+
+async def test_the_template_and_the_tokenizer_run_beside_the_event_loop(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from transformers import PreTrainedTokenizerBase
+
+    threads: dict[str, set[int]] = {}
+
+    def note(name: str) -> None:
+        native = getattr(PreTrainedTokenizerBase, name)
+
+        def noted(self: Any, *args: Any, **kwargs: Any) -> Any:
+            threads.setdefault(name, set()).add(threading.get_ident())
+            return native(self, *args, **kwargs)
+
+        monkeypatch.setattr(PreTrainedTokenizerBase, name, noted)
+
+    note("apply_chat_template")
+    note("__call__")
+    assert await bench.engine.tokenize(chat())
+    assert set(threads) == {"apply_chat_template", "__call__"}
+    assert not any(threading.get_ident() in used for used in threads.values())
