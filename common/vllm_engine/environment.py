@@ -45,14 +45,12 @@ def start_environment(
 def added(environ: MutableMapping[str, str], variables: Mapping[str, str]) -> Iterator[None]:
     """`variables` in `environ` meanwhile: processes inherit them, and the next load is not bound by this one's."""
     before = {name: environ[name] for name in variables if name in environ}
-    before = {name: environ[name] for name in variables if name in environ}
     environ.update(variables)
     try:
         yield
     finally:
         for name in variables:
             environ.pop(name, None)
-        environ.update(before)
         environ.update(before)
 
 
