@@ -47,7 +47,7 @@ def predict_options(ask: Ask) -> pb.PredictOptions:
         Prompt=ask.prompt,
         Messages=[] if ask.prompt else [_message(message) for message in ask.messages],
         UseTokenizerTemplate=not ask.prompt,
-        Tools=json.dumps([_marshalled(tool) for tool in ask.tools]) if ask.tools else "",
+        Tools=json.dumps([marshalled(tool) for tool in ask.tools]) if ask.tools else "",
         ToolChoice="" if ask.tool_choice is None else json.dumps(ask.tool_choice),
         Tokens=ask.max_tokens,
         Temperature=ask.temperature,
@@ -86,7 +86,7 @@ def _message(message: Mapping[str, Any]) -> pb.Message:
     )
 
 
-def _marshalled(tool: Mapping[str, Any]) -> dict[str, Any]:
+def marshalled(tool: Mapping[str, Any]) -> dict[str, Any]:
     """Every function has all four fields, as Go's JSON writes them."""
     function = tool["function"]
     return {

@@ -13,6 +13,7 @@ from typing import Any
 from nnrp.core import MessageType
 
 from localai_proto import backend_pb2 as pb
+from tests.localai_core.ask import marshalled
 from tests.real_engine.backend import MODEL, RealBackend
 from tests.support.sdk_client import SdkClient, SdkEvent, SdkSession
 from vllm_nnrp.models.memorised_corpus import Conversation
@@ -63,26 +64,12 @@ def predict_options(conversation: Conversation, **extra: Any) -> pb.PredictOptio
     return pb.PredictOptions(
         Messages=messages,
         UseTokenizerTemplate=True,
-        Tools=json.dumps([_marshalled(tool) for tool in conversation.tools]) if conversation.tools else "",
+        Tools=json.dumps([marshalled(tool) for tool in conversation.tools]) if conversation.tools else "",
         ToolChoice='"auto"' if conversation.tools else "",
         Metadata=metadata,
         TopP=1,
         **extra,
     )
-
-
-def _marshalled(tool: Mapping[str, Any]) -> dict[str, Any]:
-    """Every function comes with all four fields, as LocalAI's Go code writes them."""
-    function = tool["function"]
-    return {
-        "type": "function",
-        "function": {
-            "name": function["name"],
-            "description": function.get("description", ""),
-            "strict": False,
-            "parameters": function["parameters"],
-        },
-    }
 
 
 async def ask_grpc(backend: RealBackend, conversation: Conversation) -> Answer:

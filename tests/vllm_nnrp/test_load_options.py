@@ -177,7 +177,7 @@ def test_the_same_grammar_on_the_command_line() -> None:
         ({"EngineArgs": "{"}, "EngineArgs is not valid JSON"),
         ({"EngineArgs": "[]"}, "EngineArgs must be a JSON object"),
         ({"Options": ["nnrp:x"]}, f"option nnrp: 'x' is no NNRP address: {NNRP_FORMS} is expected"),
-        ({"Options": ["draft_tokens:none"]}, "option draft_tokens: 'none' is no whole number above zero"),
+        ({"Options": ["draft_tokens:none"]}, "option draft_tokens: 'none' is no whole number of at least 1"),
         ({"Options": ["--tool-parser"]}, "option --tool-parser needs a value"),
         (
             {"LoraAdapter": "a", "LoraScale": 0.7},

@@ -108,7 +108,7 @@ def _load(files: CertificateFiles) -> _Loaded:
 
 
 def _require_clients_of(context: ssl.SSLContext, file: Path, now: datetime) -> None:
-    authorities = _read_certificates(file)
+    authorities = read_certificates(file)
     for authority in authorities:
         _check_dates(authority, file, now)
     pem = "".join(authority.public_bytes(Encoding.PEM).decode("ascii") for authority in authorities)
@@ -118,7 +118,7 @@ def _require_clients_of(context: ssl.SSLContext, file: Path, now: datetime) -> N
 
 def _read_chain(file: Path, now: datetime) -> list[x509.Certificate]:
     """The certificate, then each one's issuer."""
-    chain = _read_certificates(file)
+    chain = read_certificates(file)
     for certificate in chain:
         _check_dates(certificate, file, now)
     for number, (certificate, issuer) in enumerate(pairwise(chain), start=2):
@@ -130,7 +130,8 @@ def _read_chain(file: Path, now: datetime) -> list[x509.Certificate]:
     return chain
 
 
-def _read_certificates(file: Path) -> list[x509.Certificate]:
+def read_certificates(file: Path) -> list[x509.Certificate]:
+    """All of a file. Raises CertificateError."""
     data = _read(file)
     try:
         return x509.load_pem_x509_certificates(data) if _PEM in data else [x509.load_der_x509_certificate(data)]

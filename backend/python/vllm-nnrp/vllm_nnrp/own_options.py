@@ -10,7 +10,7 @@ from typing import Any
 from chatdelta import InvalidRequest
 from vllm_engine.args import unknown_name
 from vllm_nnrp.addresses import parse_nnrp_urls
-from vllm_nnrp.settings_table import parse_switch
+from vllm_nnrp.settings_table import parse_count, parse_switch
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +31,6 @@ class ParsedOptions:
     values: Mapping[str, Any]
     flags: tuple[tuple[str, str | None], ...]
     warnings: tuple[str, ...]
-
-
-def _count(text: str) -> int:
-    if not (text.isascii() and text.isdigit()) or int(text) == 0:
-        raise ValueError(f"{text!r} is no whole number above zero")
-    return int(text)
 
 
 OWN_OPTIONS = (
@@ -74,7 +68,7 @@ OWN_OPTIONS = (
     ),
     OwnOption("lora_adapter", "FOLDER", "a LoRA adapter, like LocalAI's `lora_adapter`"),
     OwnOption("draft_model", "MODEL", "a smaller model that proposes tokens, like LocalAI's `draft_model`"),
-    OwnOption("draft_tokens", "N", "how many tokens the draft model proposes at a time; 3 without it", parse=_count),
+    OwnOption("draft_tokens", "N", "how many tokens the draft model proposes at a time; 3 without it", parse=parse_count),
 )
 _BY_NAME = {option.name: option for option in OWN_OPTIONS}
 _BY_FLAG = {flag: option.name for option in OWN_OPTIONS for flag in option.flags}

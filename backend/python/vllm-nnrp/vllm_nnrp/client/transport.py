@@ -70,24 +70,20 @@ def nnrp_target(text: str, environ: Mapping[str, str], trust: Path | None = None
     file = trust or (Path(name) if (name := environ.get("VLLM_NNRP_TRUST")) else None)
     if url.is_encrypted and file is None:
         raise ClientError(f"{url} needs --trust (or VLLM_NNRP_TRUST): a file with the certificate to trust")
-    certificate = _read_certificate(file) if url.is_encrypted and file is not None else None
+    certificate = _trusted(file) if url.is_encrypted and file is not None else None
     return NnrpTarget(url, environ.get("VLLM_NNRP_TOKEN") or None, certificate)
 
 
-def _read_certificate(file: Path) -> bytes:
-    """DER. Raises ClientError."""
-    from cryptography import x509
+def _trusted(file: Path) -> bytes:
+    """The certificate in DER. Raises ClientError."""
     from cryptography.hazmat.primitives.serialization import Encoding
 
+    from vllm_nnrp.certificates import CertificateError, read_certificates
+
     try:
-        data = file.read_bytes()
-    except OSError as exc:
-        raise ClientError(f"{file} cannot be read: {exc.strerror}") from exc
-    try:
-        pem = b"-----BEGIN " in data
-        found = x509.load_pem_x509_certificates(data) if pem else [x509.load_der_x509_certificate(data)]
-    except ValueError as exc:
-        raise ClientError(f"{file} holds no certificate, or a damaged one (PEM or DER is expected)") from exc
+        found = read_certificates(file)
+    except CertificateError as exc:
+        raise ClientError(str(exc)) from exc
     if len(found) > 1:
         raise ClientError(f"{file} holds {len(found)} certificates: the SDK's client trusts exactly one")
     return found[0].public_bytes(Encoding.DER)
