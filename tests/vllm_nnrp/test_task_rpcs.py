@@ -56,6 +56,24 @@ def naming(request: Any, identity: str) -> Any:
     return named
 
 
+REFUSED: list[tuple[str, str, Any]] = [
+    ("Predict", "predict", chat(ModelIdentity="org/other")),
+    ("PredictStream", "predict_stream", chat(LogitBias="no JSON")),
+    ("Embedding", "embedding", pb.PredictOptions()),
+    ("Rerank", "rerank", naming(RERANK, "org/other")),
+    ("Score", "score", pb.ScoreRequest(prompt="p")),
+]
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(("rpc", "operation", "request_"), REFUSED, ids=[row[0] for row in REFUSED])
+async def test_a_request_that_is_refused_before_it_runs_is_observed(rpc: str, operation: str, request_: Any) -> None:
+    async with open_door(info=ALL_TASKS) as door:
+        await status_of(getattr(door.stub, rpc)(request_))
+        (record,) = door.observations
+        assert (record.operation, record.outcome, record.origin.door) == (operation, Outcome.FAILED, "grpc")
+
+
 @pytest.mark.asyncio
 async def test_each_task_is_answered_and_observed() -> None:
     async with open_door(tasks=RESULTS, info=ALL_TASKS) as door:

@@ -68,7 +68,9 @@ OWN_OPTIONS = (
     ),
     OwnOption("lora_adapter", "FOLDER", "a LoRA adapter, like LocalAI's `lora_adapter`"),
     OwnOption("draft_model", "MODEL", "a smaller model that proposes tokens, like LocalAI's `draft_model`"),
-    OwnOption("draft_tokens", "N", "how many tokens the draft model proposes at a time; 3 without it", parse=parse_count),
+    OwnOption(
+        "draft_tokens", "N", "how many tokens the draft model proposes at a time; 3 without it", parse=parse_count
+    ),
 )
 _BY_NAME = {option.name: option for option in OWN_OPTIONS}
 _BY_FLAG = {flag: option.name for option in OWN_OPTIONS for flag in option.flags}

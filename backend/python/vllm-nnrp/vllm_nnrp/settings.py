@@ -10,6 +10,7 @@ import argparse
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -52,6 +53,10 @@ class Settings:
             values["nnrp"] = _nnrp(values, required=given["nnrp"] is not None)
         except ValueError as exc:
             raise SettingsError(str(exc)) from exc
+        if values["metrics"] is not None and find_spec("prometheus_client") is None:
+            raise SettingsError(
+                "--metrics-port needs the package prometheus-client: pip install 'vllm-nnrp[prometheus]'"
+            )
         if values["options"] and values["model"] is None:
             raise SettingsError("--option needs --model: without it the options come with LoadModel")
         # Without a model somebody else drives the process, and ends it; with one it stands alone.

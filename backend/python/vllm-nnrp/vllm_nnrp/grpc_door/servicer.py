@@ -78,7 +78,8 @@ class TextServicer(TaskServicer):
     async def Predict(self, request: pb.PredictOptions, context: Context) -> pb.Reply:
         rid = request_id()
         async with rpc_errors(context, rid):
-            decoded = self._decode(request, rid)
+            with self._observing(rid, "predict"):
+                decoded = self._decode(request, rid)
             text_in, max_tokens = self._text_in(request, decoded), decoded.body.get("max_tokens")
             answer = await self._runner.run(decoded, _discard, operation="predict")
             await _refuse_unfinished(answer, context)
@@ -91,7 +92,8 @@ class TextServicer(TaskServicer):
     async def PredictStream(self, request: pb.PredictOptions, context: Context) -> None:
         rid = request_id()
         async with rpc_errors(context, rid):
-            decoded = self._decode(request, rid)
+            with self._observing(rid, "predict_stream"):
+                decoded = self._decode(request, rid)
             writer = _Writer(context, self._text_in(request, decoded))
             try:
                 answer = await self._runner.run(decoded, writer.emit, operation="predict_stream")

@@ -4,16 +4,23 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 import grpc
 
-from chatdelta import Engine, EngineInfo, Task, TaskRequest, TaskResult
+from chatdelta import BackendError, Engine, EngineInfo, Task, TaskRequest, TaskResult
 from chatserving import EngineHost, RequestRunner, TaskRunner
 from localai_proto import backend_pb2 as pb
 from localai_proto import backend_pb2_grpc
-from vllm_nnrp.grpc_door.decode_tasks import decode_detokenize, decode_embedding, decode_rerank, decode_score
+from vllm_nnrp.grpc_door.decode_tasks import (
+    ORIGIN,
+    decode_detokenize,
+    decode_embedding,
+    decode_rerank,
+    decode_score,
+)
 from vllm_nnrp.grpc_door.encode import valid_text
 from vllm_nnrp.grpc_door.encode_tasks import (
     encode_embedding,
@@ -53,12 +60,22 @@ class TaskServicer(backend_pb2_grpc.BackendServicer):
             info.require(task)
         return info
 
+    @contextmanager
+    def _observing(self, rid: str, operation: str) -> Iterator[None]:
+        """Around what comes before a run: a request that is refused there has a record, too."""
+        try:
+            yield
+        except BackendError as exc:
+            self._runner.refuse(exc, request_id=rid, operation=operation, origin=ORIGIN)
+            raise
+
     async def Embedding(self, request: pb.PredictOptions, context: Context) -> pb.EmbeddingResult:
         """Core reads RESOURCE_EXHAUSTED as "the text is too long"."""
         rid = request_id()
         async with rpc_errors(context, rid, too_long=grpc.StatusCode.RESOURCE_EXHAUSTED):
-            info = self._admit(request.ModelIdentity, Task.EMBED)
-            decoded = decode_embedding(request, rid)
+            with self._observing(rid, "embedding"):
+                info = self._admit(request.ModelIdentity, Task.EMBED)
+                decoded = decode_embedding(request, rid)
             embedding = await self._run(decoded, lambda engine: engine.embed(decoded), "embedding", info)
             return encode_embedding(embedding)
         raise AssertionError("rpc_errors lets nothing pass")
@@ -66,8 +83,9 @@ class TaskServicer(backend_pb2_grpc.BackendServicer):
     async def Rerank(self, request: pb.RerankRequest, context: Context) -> pb.RerankResult:
         rid = request_id()
         async with rpc_errors(context, rid):
-            info = self._admit(request.ModelIdentity, Task.RERANK)
-            decoded = decode_rerank(request, rid)
+            with self._observing(rid, "rerank"):
+                info = self._admit(request.ModelIdentity, Task.RERANK)
+                decoded = decode_rerank(request, rid)
             relevance = await self._run(decoded, lambda engine: engine.rerank(decoded), "rerank", info)
             return encode_rerank(request, relevance)
         raise AssertionError("rpc_errors lets nothing pass")
@@ -75,8 +93,9 @@ class TaskServicer(backend_pb2_grpc.BackendServicer):
     async def Score(self, request: pb.ScoreRequest, context: Context) -> pb.ScoreResponse:
         rid = request_id()
         async with rpc_errors(context, rid):
-            info = self._admit(request.ModelIdentity, Task.GENERATE)
-            decoded = decode_score(request, rid)
+            with self._observing(rid, "score"):
+                info = self._admit(request.ModelIdentity, Task.GENERATE)
+                decoded = decode_score(request, rid)
             scores = await self._run(decoded, lambda engine: engine.score(decoded), "score", info)
             return encode_score(request, scores)
         raise AssertionError("rpc_errors lets nothing pass")
