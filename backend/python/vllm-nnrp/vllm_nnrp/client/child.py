@@ -18,6 +18,7 @@ READY_S = 600.0
 STOP_S = 60.0  # its own grace and engine times fit in
 POLL_S = 0.1
 TAIL_LINES = 30
+FREE_PORT = "nnrp://127.0.0.1:0"
 
 
 class BackendFailed(Exception):
@@ -73,22 +74,25 @@ class BackendChild:
 
 
 @contextmanager
-def running_backend(arguments: Sequence[str], *, command: Sequence[str] | None = None) -> Iterator[BackendChild]:
-    """`vllm-nnrp serve ARGUMENTS` on free ports. Raises BackendFailed in the end if its exit code is not 0.
+def running_backend(
+    arguments: Sequence[str], *, command: Sequence[str] | None = None, nnrp: str = FREE_PORT
+) -> Iterator[BackendChild]:
+    """`vllm-nnrp serve ARGUMENTS` on free ports, or with its NNRP door at `nnrp`.
 
-    It runs in a session of its own, so that Ctrl-C in the terminal reaches it through stop() only.
+    Raises BackendFailed in the end if its exit code is not 0. It runs in a session of its own, so that Ctrl-C in
+    the terminal reaches it through stop() only.
     """
     # -P: this folder is not the place to import from.
     start = command or (sys.executable, "-P", "-m", "vllm_nnrp", "serve")
     with tempfile.TemporaryDirectory(prefix="vllm-nnrp-") as name:
         folder = Path(name)
-        free_ports = ("--addr", "127.0.0.1:0", "--nnrp", "nnrp://127.0.0.1:0")
+        addresses = ("--addr", "127.0.0.1:0", "--nnrp", nnrp)
         ready = ("--ready-file", str(folder / "ready.json"))
         child: BackendChild | None = None
         try:
             with (folder / "log").open("wb") as log, _signals_held():
                 process = subprocess.Popen(
-                    [*start, *free_ports, *ready, *arguments],
+                    [*start, *addresses, *ready, *arguments],
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=subprocess.STDOUT,

@@ -11,9 +11,11 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
+import time
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from nnrp.client import (
     NativeClientSessionOptions,
@@ -32,12 +34,19 @@ from nnrp.schema import StreamSemantics
 from vllm_nnrp.addresses import SocketUrl
 from vllm_nnrp.client.conversation import Question
 from vllm_nnrp.client.events import Cancelled, ClientEvent, Done, Ending, Error
-from vllm_nnrp.client.nnrp_events import decode_drop, decode_partial, decode_result, encode_envelope
+from vllm_nnrp.client.nnrp_events import (
+    decode_document,
+    decode_drop,
+    decode_partial,
+    decode_result,
+    encode_capabilities_get,
+    encode_envelope,
+)
 from vllm_nnrp.client.nnrp_options import client_options
 from vllm_nnrp.client.transport import ClientError, NnrpTarget
 
 POLL_MS = 2  # also how late a cancel goes out
-CONNECT_S = 10.0
+ANSWER_S = 10.0  # for a connection, and for what needs no engine
 CANCEL_WAIT_S = 5.0
 CLOSE_S = 2.0  # the SDK itself would wait 30 s for a server that does not acknowledge
 OPERATION_ID = 1
@@ -45,6 +54,15 @@ FRAME_ID = 1
 USER_CANCELLED_CODE = 1
 
 Emit = Callable[[ClientEvent], None]
+Result = TypeVar("Result")
+
+
+class Refused(ClientError):
+    """The server was reached and said no."""
+
+    def __init__(self, error: Error) -> None:
+        super().__init__(error.message)
+        self.error = error
 
 
 class NnrpClient:
@@ -55,26 +73,16 @@ class NnrpClient:
 
     async def check(self) -> None:
         """Raises ClientError unless a session can be opened."""
-        loop = asyncio.get_running_loop()
-        checked: asyncio.Future[ClientError | None] = loop.create_future()
 
-        def run() -> None:
-            error: ClientError | None = None
-            try:
-                with _session(self._target):
-                    pass
-            except ClientError as exc:
-                error = exc
-            with suppress(RuntimeError):  # nobody waits any more
-                loop.call_soon_threadsafe(_resolve, checked, error)
+        def opens() -> None:
+            with open_session(self._target):
+                pass
 
-        threading.Thread(target=run, name="nnrp-check", daemon=True).start()
-        try:
-            error = await asyncio.wait_for(checked, CONNECT_S)
-        except TimeoutError:
-            error = ClientError(f"cannot talk NNRP to {self._target}: no answer within {CONNECT_S:.0f} s")
-        if error is not None:
-            raise error
+        await _in_time(self._target, opens)
+
+    async def capabilities(self) -> dict[str, Any]:
+        """The server's capability document, as it came. Raises ClientError, Refused where the server says no."""
+        return await _in_time(self._target, lambda: _fetch_document(self._target))
 
     async def ask(self, question: Question, cancel: asyncio.Event) -> AsyncGenerator[ClientEvent, None]:
         loop = asyncio.get_running_loop()
@@ -115,17 +123,63 @@ async def _watch(cancel: asyncio.Event, stop: threading.Event, events: asyncio.Q
     events.put_nowait(Cancelled("not confirmed by the server"))
 
 
-def _resolve(future: asyncio.Future[ClientError | None], error: ClientError | None) -> None:
-    if not future.done():
-        future.set_result(error)
+async def _in_time(target: NnrpTarget, work: Callable[[], Result]) -> Result:
+    """What `work`, which blocks, returns in a thread of its own. Raises its ClientError, or one after ANSWER_S."""
+    loop = asyncio.get_running_loop()
+    answer: asyncio.Future[Result] = loop.create_future()
+
+    def settle(settling: Callable[[], None]) -> None:
+        if not answer.done():
+            settling()
+
+    def run() -> None:
+        try:
+            result = work()
+            settling = partial(answer.set_result, result)
+        except Exception as exc:  # the thread's last word, whatever it is
+            settling = partial(answer.set_exception, exc)
+        with suppress(RuntimeError):  # nobody waits any more
+            loop.call_soon_threadsafe(settle, settling)
+
+    threading.Thread(target=run, name="nnrp-request", daemon=True).start()
+    try:
+        return await asyncio.wait_for(answer, ANSWER_S)
+    except TimeoutError as exc:
+        raise ClientError(f"cannot talk NNRP to {target}: no answer within {ANSWER_S:.0f} s") from exc
+
+
+def _fetch_document(target: NnrpTarget) -> dict[str, Any]:
+    """Blocks. Raises ClientError."""
+    give_up_s = time.monotonic() + ANSWER_S
+    with open_session(target) as session:
+        session.submit_operation(submit_request(encode_capabilities_get(target.token)))
+        while time.monotonic() < give_up_s:
+            for native in session.poll_events_batch(max_events=1, timeout_ms=POLL_MS):
+                answer = _document(native) if isinstance(native, NativeRuntimeEvent) else None
+                if isinstance(answer, dict):
+                    return answer
+                if answer is not None:
+                    raise Refused(answer)
+    raise ClientError(f"{target} does not answer")
+
+
+def _document(native: NativeRuntimeEvent) -> dict[str, Any] | Error | None:
+    """None for a frame that is no terminal."""
+    if native.header.message_type is MessageType.RESULT_PUSH:
+        metadata: Any = native.metadata.value
+        return decode_document(native.tail.body, metadata.payload_kind_bitmap)
+    ending = _decode(native)
+    if isinstance(ending, Done | Cancelled):
+        return Error("dropped", "the server dropped the operation")
+    return ending if isinstance(ending, Error) else None
 
 
 def _exchange(target: NnrpTarget, payload: bytes, stop: threading.Event, emit: Emit) -> None:
     """Submit, and emit what comes back up to the ending. Blocks; `stop` sends CANCEL."""
     ended = False
     try:
-        with _session(target) as session:
-            session.submit_operation(_submit(payload))
+        with open_session(target) as session:
+            session.submit_operation(submit_request(payload))
             for event in _events(session, stop):
                 ended = isinstance(event, Done | Error | Cancelled)
                 emit(event)
@@ -173,24 +227,27 @@ def _bare_drop() -> Ending:
     return Error("dropped", "the server dropped the operation")
 
 
-def _submit(payload: bytes) -> SubmitRequest:
+def submit_request(payload: bytes, operation_id: int = OPERATION_ID, frame_id: int = FRAME_ID) -> SubmitRequest:
+    """A FRAME_SUBMIT of openai-compatible/1 around the envelope's bytes."""
     frame = TypedPayloadInputFrame(
         profile_id=0,
         payload_kind=PayloadKind.STRUCTURED_EVENT,
         payload=payload,
         stream_semantics=StreamSemantics.SNAPSHOT,
     )
-    identity = SubmitIdentity(OPERATION_ID, FRAME_ID)
+    identity = SubmitIdentity(operation_id, frame_id)
     return SubmitRequest.typed_payload(TypedPayloadSubmitInput(identity, SubmitPolicy(), (frame,)))
 
 
 @contextmanager
-def _session(target: NnrpTarget) -> Iterator[Any]:
+def open_session(target: NnrpTarget, *, max_in_flight: int = 1) -> Iterator[Any]:
     """An open session of a connection of its own. Blocks. Raises ClientError for all the SDK raises, inside too."""
     is_open = False
     try:
         with connect_native_client_connection(client_options(target)) as connection:
-            session = asyncio.run(connection.open_session(NativeClientSessionOptions(max_in_flight_operations=1)))
+            session = asyncio.run(
+                connection.open_session(NativeClientSessionOptions(max_in_flight_operations=max_in_flight))
+            )
             is_open = True
             yield session
     except NativeRuntimeError as exc:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import struct
 from typing import Any
 
 from nnrp.core.packet import unpack_body, unpack_typed_payload_frames
@@ -29,11 +30,16 @@ BAD_FRAME = "bad_frame"  # our own code for what the server should not have sent
 
 
 def encode_envelope(question: Question, token: str | None) -> bytes:
-    envelope: dict[str, Any] = {
-        "schema_version": "openai-compatible/1",
-        "operation": "chat.completions.create",
-        "body": question.openai_body(),
-    }
+    return _envelope("chat.completions.create", question.openai_body(), token)
+
+
+def encode_capabilities_get(token: str | None) -> bytes:
+    """The envelope that asks for the capability document."""
+    return _envelope("capabilities.get", {}, token)
+
+
+def _envelope(operation: str, body: dict[str, Any], token: str | None) -> bytes:
+    envelope: dict[str, Any] = {"schema_version": "openai-compatible/1", "operation": operation, "body": body}
     if token is not None:
         envelope["nnrp"] = {"token": token}
     return json.dumps(envelope, ensure_ascii=False).encode()
@@ -86,10 +92,8 @@ def decode_partial(body: bytes) -> ClientEvent | None:
     return None if isinstance(event, Done | Error | Cancelled) else event
 
 
-def decode_result(body: bytes, payload_kind_bitmap: int) -> Ending:
-    """The ending in a RESULT_PUSH."""
-    if not body:
-        return Done("stop")
+def result_frame(body: bytes, payload_kind_bitmap: int) -> Any:
+    """The SDK's record of the one typed payload in a RESULT_PUSH. Raises ValueError for what is none."""
     try:
         view = unpack_body(body)
         (frame,) = unpack_typed_payload_frames(
@@ -97,12 +101,45 @@ def decode_result(body: bytes, payload_kind_bitmap: int) -> Ending:
             view.typed_payload_frame_region,
             payload_kind_bitmap=payload_kind_bitmap,
         )
-        event = decode_event(bytes(frame.payload))
+    except struct.error as exc:
+        raise ValueError(str(exc)) from exc
+    return frame
+
+
+def decode_result(body: bytes, payload_kind_bitmap: int) -> Ending:
+    """The ending in a RESULT_PUSH."""
+    if not body:
+        return Done("stop")
+    try:
+        event = decode_event(bytes(result_frame(body, payload_kind_bitmap).payload))
     except ValueError as exc:
         return Error(BAD_FRAME, f"the server sent a result that cannot be read: {exc}")
     if isinstance(event, Done | Error | Cancelled):
         return event
     return Error(BAD_FRAME, "the server sent a result that is no ending")
+
+
+def decode_document(body: bytes, payload_kind_bitmap: int) -> dict[str, Any] | Error:
+    """The JSON object in a RESULT_PUSH that answers `capabilities.get`."""
+    try:
+        event = json.loads(_payload(body, payload_kind_bitmap))
+        document = event["body"] if event["type"] == "response.completed" else decode_event(json.dumps(event).encode())
+    except (ValueError, KeyError, TypeError) as exc:
+        return Error(BAD_FRAME, f"the server sent a result that cannot be read: {type(exc).__name__} {exc}")
+    if isinstance(document, dict | Error):
+        return document
+    return Error(BAD_FRAME, "the server sent a result that is no document")
+
+
+def _payload(body: bytes, payload_kind_bitmap: int) -> bytes:
+    """The one typed payload of a RESULT_PUSH. Raises ValueError."""
+    view = unpack_body(body)
+    (frame,) = unpack_typed_payload_frames(
+        view.typed_payload_descriptor_region,
+        view.typed_payload_frame_region,
+        payload_kind_bitmap=payload_kind_bitmap,
+    )
+    return bytes(frame.payload)
 
 
 def decode_drop(code: int, diagnostic: bytes) -> Ending:
