@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -12,19 +13,30 @@ from pathlib import Path
 
 USAGE_ERROR = 2
 NNRP_URL = "nnrp://127.0.0.1:4433"  # as in addresses.py, without the import
+URLS = "nnrp://, nnrps://, ws://, wss://, quic:// or unix:// (%(default)s)"
+OWN_FLAGS = {  # commands that parse their flags themselves: their module's main(arguments)
+    "bench": "vllm_nnrp.bench.command",
+    "conformance": "vllm_nnrp.conformance.commands",
+    "doctor": "vllm_nnrp.doctor.command",
+    "serve": "vllm_nnrp.main",
+    "serve-wire-target": "vllm_nnrp.conformance.target",
+    "smoke": "vllm_nnrp.release.smoke",
+}
+TRUST = "the certificate to trust (nnrps, wss, quic), PEM or DER"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The exit code; `--help`, `--version` and wrong flags raise SystemExit."""
     arguments = sys.argv[1:] if argv is None else list(argv)
-    if arguments[:1] == ["serve"]:  # its flags are the backend's own
-        from vllm_nnrp.main import main as serve
-
-        return serve(arguments[1:])
+    if arguments and (module := OWN_FLAGS.get(arguments[0])):
+        code: int = importlib.import_module(module).main(arguments[1:])
+        return code
     args = _parser().parse_args(arguments)
     match args.command:
         case "chat":
             return _chat(args, os.environ)
+        case "capabilities":
+            return _capabilities(args, os.environ)
         case "build-demo-model":
             return _build_demo_model()
         case "demo":
@@ -41,8 +53,16 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"vllm-nnrp {metadata.version('vllm-nnrp')}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _add_chat(commands.add_parser("chat", help="talk to a running backend", allow_abbrev=False))
+    _add_capabilities(
+        commands.add_parser("capabilities", help="what a running backend can do over NNRP", allow_abbrev=False)
+    )
     commands.add_parser("demo", help="a real model answers over gRPC and over NNRP")
     commands.add_parser("build-demo-model", help="build the demo model once and print its folder")
+    commands.add_parser("conformance", help="show that a backend keeps to openai-compatible/1", add_help=False)
+    commands.add_parser("bench", help="measure both doors beside vLLM's own HTTP server", add_help=False)
+    commands.add_parser("serve-wire-target", help="be driven by the published wire-conformance suite", add_help=False)
+    commands.add_parser("doctor", help="what would keep a backend from serving here", add_help=False)
+    commands.add_parser("smoke", help="ask the memorised model over both doors and record it", add_help=False)
     commands.add_parser("serve", help="run the backend, with backend.py's flags", add_help=False)
     return parser
 
@@ -55,9 +75,8 @@ def _add_chat(parser: argparse.ArgumentParser) -> None:
     )
     add = parser.add_argument
     door = parser.add_mutually_exclusive_group()
-    urls = "nnrp://, nnrps://, ws://, wss://, quic:// or unix:// (%(default)s)"
-    door.add_argument("--nnrp", default=NNRP_URL, metavar="URL", help=f"the NNRP door: {urls}")
-    add("--trust", type=Path, metavar="FILE", help="the certificate to trust (nnrps, wss, quic), PEM or DER")
+    door.add_argument("--nnrp", default=NNRP_URL, metavar="URL", help=f"the NNRP door: {URLS}")
+    add("--trust", type=Path, metavar="FILE", help=TRUST)
     door.add_argument("--grpc", metavar="HOST:PORT", help="the gRPC door instead")
     add(
         "--model",
@@ -76,6 +95,14 @@ def _add_chat(parser: argparse.ArgumentParser) -> None:
     )
     add("--no-thinking", action="store_true", help="ask the model's template to leave the reasoning out")
     add("prompt", nargs="?", metavar="PROMPT")
+
+
+def _add_capabilities(parser: argparse.ArgumentParser) -> None:
+    parser.description = "Ask a running backend for its capability document."
+    parser.epilog = "The token comes from VLLM_NNRP_TOKEN. VLLM_NNRP_TRUST stands in for --trust."
+    parser.add_argument("--target", "--nnrp", default=NNRP_URL, metavar="URL", help=f"the NNRP door: {URLS}")
+    parser.add_argument("--trust", type=Path, metavar="FILE", help=TRUST)
+    parser.add_argument("--json", action="store_true", help="the document itself, as JSON")
 
 
 def _positive(text: str) -> int:
@@ -111,6 +138,18 @@ def _chat(args: argparse.Namespace, environ: Mapping[str, str]) -> int:
     sampling = Sampling(args.temperature, args.max_tokens, False if args.no_thinking else None)
     conversation = Conversation(model=model, system=args.system, tools=tools, sampling=sampling)
     return run_chat(target, conversation, args.prompt)
+
+
+def _capabilities(args: argparse.Namespace, environ: Mapping[str, str]) -> int:
+    from vllm_nnrp.client.transport import ClientError, nnrp_target
+
+    try:
+        target = nnrp_target(args.target, environ, args.trust)
+    except ClientError as exc:
+        return _complain(str(exc))
+    from vllm_nnrp.client.capabilities import run_capabilities
+
+    return run_capabilities(target, as_json=args.json)
 
 
 def _complain(message: str) -> int:
