@@ -77,6 +77,8 @@ def _extensions(info: EngineInfo | None) -> list[dict[str, Any]]:
         extensions.append(
             _extension("response.reasoning_text.delta", "Reasoning text, as events beside response.output_text.delta.")
         )
+    if info is not None:
+        extensions += [_extension(f"vllm.lacks.{name}", what) for name, what in info.lacks.items()]
     extensions += [_extension(token, text) for token, text in sorted(control_capabilities(info).items())]
     return extensions
 

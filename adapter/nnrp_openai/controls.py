@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from nnrp.core import ErrorCode, MessageType
+from nnrp.core import ErrorCode, MessageType, SessionPriorityClass
 from nnrp.runtime import BudgetMetadata, SchedulingMetadata
 
 from chatdelta import EngineInfo
@@ -11,6 +11,9 @@ from nnrp_openai.capabilities import control_capabilities
 from nnrp_openai.objects import ControlRefused
 from nnrp_openai.work import SessionWorks, Work
 from nnrp_wire.carrier import Control, Session
+
+# What SDK clients open with; the engine's 0, so that it weighs as much as any request of the other door.
+NEUTRAL_CLASS = int(SessionPriorityClass.BALANCED)
 
 _CAPABILITIES = frozenset({MessageType.CAPABILITY_NEGOTIATION, MessageType.DEGRADE_PROFILE})
 _OBJECTS = frozenset(
@@ -37,12 +40,21 @@ def obey(session: Session, control: Control, works: SessionWorks, work: Work | N
         works.objects.apply(message_type, control.metadata)
 
 
+def opening_priority(session: Session, info: EngineInfo | None) -> int:
+    """Of an operation about which its client says no more than its session's class."""
+    return session.priority_class - NEUTRAL_CLASS if _schedules_by_priority(info) else 0
+
+
+def _schedules_by_priority(info: EngineInfo | None) -> bool:
+    return info is not None and info.priority_scheduling
+
+
 def _prioritize(metadata: SchedulingMetadata, work: Work | None, info: EngineInfo | None) -> None:
-    if info is None or not info.priority_scheduling:
+    if not _schedules_by_priority(info):
         raise ControlRefused("the engine does not schedule by priority", ErrorCode.UNSUPPORTED_CAPABILITY)
     if work is None or work.was_dispatched:
         raise ControlRefused("the operation has been dispatched")
-    work.terms.priority = metadata.priority_class + metadata.priority_delta
+    work.terms.priority = metadata.priority_class - NEUTRAL_CLASS + metadata.priority_delta
 
 
 def _budget(metadata: BudgetMetadata, works: SessionWorks, work: Work | None) -> None:

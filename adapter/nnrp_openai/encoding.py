@@ -151,6 +151,9 @@ class _Cancelled(_Event, tag="response.cancelled"):
     backend_aborted: bool | None
 
 
+EVENTS: tuple[type[msgspec.Struct], ...] = tuple(_Event.__subclasses__())
+
+
 def encode_event(event: StreamEvent, *, many_choices: bool = False, chunk: _Chunk = UNSET) -> bytes:
     """The JSON of one non-terminal event; with `many_choices` a tool call's event names its choice.
 

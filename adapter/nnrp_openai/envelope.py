@@ -27,7 +27,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from chatdelta import RESERVED_TEMPLATE_KWARGS, InvalidRequest, Unauthenticated, UnsupportedOperation
 from chatserving.runner import requested_choices
-from nnrp_openai.jsondepth import is_nested_deeper
+from nnrp_openai.jsondepth import has_more_containers, is_nested_deeper
 from nnrp_openai.profile import CAPABILITIES_GET, OPERATIONS, SCHEMA_VERSION, ProfileLimits
 
 INVALID_ENVELOPE = "invalid_envelope"
@@ -163,7 +163,9 @@ def _require_one_payload(body: bytes) -> None:
 
 
 def decode_envelope(text: bytes, limits: ProfileLimits) -> Envelope:
-    """Raises InvalidRequest: invalid_body (too deep), invalid_envelope or invalid_nnrp_policy."""
+    """Raises InvalidRequest: invalid_body (too deep, too many parts), invalid_envelope or invalid_nnrp_policy."""
+    if has_more_containers(text, limits.max_json_containers):
+        raise InvalidRequest(f"JSON has at most {limits.max_json_containers} arrays and objects", code=INVALID_BODY)
     if is_nested_deeper(text, limits.max_json_depth):
         raise InvalidRequest(f"JSON is nested at most {limits.max_json_depth} deep", code=INVALID_BODY)
     try:

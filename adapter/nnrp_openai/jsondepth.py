@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Is this JSON nested too deeply? Answered before it is parsed, without recursion and without a Python loop over bytes.
+"""Is this JSON nested too deeply, or of too many parts? Answered before it is parsed, by no Python loop over bytes.
 
 Only valid JSON gets an exact answer; whatever else passes here, the parser refuses (it guards its own recursion).
 """
@@ -8,6 +8,13 @@ from __future__ import annotations
 
 _ONE_KIND = bytes.maketrans(b"{}", b"[]")
 _NOT_STRUCTURE = bytes(set(range(256)) - set(b'[]{}"'))
+
+
+def has_more_containers(text: bytes, limit: int) -> bool:
+    """Whether there are more than `limit` arrays and objects."""
+    if text.count(b"[") + text.count(b"{") <= limit:
+        return False
+    return _brackets(text).count(b"[") > limit
 
 
 def is_nested_deeper(text: bytes, max_depth: int) -> bool:

@@ -20,7 +20,7 @@ from chatdelta import BackendError, BackendFailure, ErrorCode, Failed, Overloade
 from chatserving import PeerGone
 from nnrp_openai.adapter import ChatAdapter, Reply
 from nnrp_openai.admission import Admission
-from nnrp_openai.controls import obey
+from nnrp_openai.controls import obey, opening_priority
 from nnrp_openai.encoding import Times, encode_cancelled, encode_terminal
 from nnrp_openai.endings import ENDINGS, Ending, drop_diagnostic, ending_trace
 from nnrp_openai.envelope import Submit, decode_submit
@@ -30,12 +30,16 @@ from nnrp_openai.progress import Progress
 from nnrp_openai.terms import BudgetSpent, Terms
 from nnrp_openai.work import SessionWorks, Work
 from nnrp_wire.carrier import Control, Ended, EndReason, Operation, OperationEnded, Session
+from nnrp_wire.counts import FrameCounts
 
 log = logging.getLogger(__name__)
 
 
 class ProfileHandler:
-    """carrier.Handler for openai-compatible/1. `token` is required of every request unless None."""
+    """carrier.Handler for openai-compatible/1. `token` is required of every request unless None.
+
+    `frames`: where the listener counts what it refuses; what is refused here counts there, too.
+    """
 
     def __init__(
         self,
@@ -43,11 +47,13 @@ class ProfileHandler:
         *,
         limits: ProfileLimits | None = None,
         token: str | None = None,
+        frames: FrameCounts | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._adapter = adapter
         self._limits = limits or ProfileLimits()
         self._token = token
+        self._frames = frames or FrameCounts()
         self._monotonic = monotonic
         self._admission = Admission(self._limits)
         self._sessions: dict[int, SessionWorks] = {}  # by session serial
@@ -97,7 +103,8 @@ class ProfileHandler:
     def submitted(self, operation: Operation) -> None:
         serial = operation.session.serial
         works = self._works(operation.session)
-        work = Work(operation, Terms(self._monotonic(), token_budget=works.token_budget))
+        priority = opening_priority(operation.session, self._adapter.info)
+        work = Work(operation, Terms(self._monotonic(), priority, works.token_budget))
         refusal = self._refusal(operation)
         works.works[operation.operation_id] = work
         if refusal is None:
@@ -122,6 +129,7 @@ class ProfileHandler:
         try:
             obey(session, control, works, work, self._adapter.info)
         except ControlRefused as exc:
+            self._frames.refuse(control.message_type, exc.code)
             session.send_error(exc.code, str(exc), frame_id=control.frame_id)
 
     def _works(self, session: Session) -> SessionWorks:

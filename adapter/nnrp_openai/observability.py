@@ -7,11 +7,14 @@ words never become one.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.metrics_core import CounterMetricFamily
+from prometheus_client.registry import Collector
 
 from chatdelta import Observation
+from nnrp_wire import FrameCounts
 
 PREFIX = "vllm_nnrp"
 OTHER = "other"
@@ -33,10 +36,35 @@ _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5
 _GAP_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 
 
-class PrometheusSink:
-    """An ObservationSink. `in_flight` is asked whenever the registry is read."""
+class _Frames(Collector):
+    """NNRP frames by kind, from the carrier's own counts; read from the metrics' thread."""
 
-    def __init__(self, registry: CollectorRegistry, *, in_flight: Callable[[], int]) -> None:
+    def __init__(self, frames: Callable[[], FrameCounts | None]) -> None:
+        self._frames = frames
+
+    def collect(self) -> Iterator[CounterMetricFamily]:
+        counts = self._frames() or FrameCounts()
+        received = CounterMetricFamily(f"{PREFIX}_frames", "NNRP frames received.", labels=("kind",))
+        for kind, count in dict(counts.received).items():
+            received.add_metric((kind,), count)
+        yield received
+        text = "NNRP frames refused; a stale update has the code frame_expired."
+        refused = CounterMetricFamily(f"{PREFIX}_frames_refused", text, labels=("kind", "code"))
+        for labels, count in dict(counts.refused).items():
+            refused.add_metric(labels, count)
+        yield refused
+
+
+class PrometheusSink:
+    """An ObservationSink. `in_flight` and `frames` are asked whenever the registry is read; None: no NNRP door yet."""
+
+    def __init__(
+        self,
+        registry: CollectorRegistry,
+        *,
+        in_flight: Callable[[], int],
+        frames: Callable[[], FrameCounts | None] = lambda: None,
+    ) -> None:
         labels = ("door", "transport", "operation")
 
         def histogram(name: str, text: str, buckets: tuple[float, ...] = _SECONDS) -> Histogram:
@@ -57,6 +85,7 @@ class PrometheusSink:
         self._queue = histogram("queue_seconds", "Time in the engine's queue.")
         gauge = Gauge(f"{PREFIX}_in_flight", "Operations that use the engine now.", registry=registry)
         gauge.set_function(in_flight)
+        registry.register(_Frames(frames))
 
     def record(self, observation: Observation) -> None:
         origin, usage = observation.origin, observation.usage

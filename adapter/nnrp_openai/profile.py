@@ -44,6 +44,8 @@ class ProfileLimits:
 
     max_request_bytes: int = 8 * 1024 * 1024  # the submit's body, prelude and descriptor included
     max_json_depth: int = 64
+    # Parsing holds the event loop, and in a thread the interpreter: 8 MiB of text take 30 ms, 8 MiB of `{"a":{}}` 3 s.
+    max_json_containers: int = 50_000
     max_choices: int = 128  # OpenAI's own bound of `n`
     max_operations_per_session: int = 64
     max_operations: int = 256  # at the engine

@@ -6,6 +6,7 @@ Connections, sessions, operations, frames and their rules; nothing about what a 
 """
 
 from nnrp_wire.carrier import Control, Ended, EndReason, Handler, Operation, OperationEnded, Session
+from nnrp_wire.counts import FrameCounts
 from nnrp_wire.endpoints import Endpoint, NetworkEndpoint, QuicEndpoint, UnixEndpoint
 from nnrp_wire.limits import WireLimits
 from nnrp_wire.listener import NnrpListener, open_listener
@@ -15,6 +16,7 @@ __all__ = [
     "EndReason",
     "Ended",
     "Endpoint",
+    "FrameCounts",
     "Handler",
     "NetworkEndpoint",
     "NnrpListener",

@@ -76,6 +76,8 @@ class Session(Protocol):
     def transport(self) -> str: ...  # "tcp", "tls", "unix", "ws", "wss", "quic"
     @property
     def peer(self) -> str: ...  # the peer's address, for logs only
+    @property
+    def priority_class(self) -> int: ...  # it was opened with: 0 interactive, 1 balanced, 2 background
     def send_trace(self, metadata: TraceContextMetadata, *, frame_id: int = 0) -> None:
         """Queue TRACE_CONTEXT; frame_id 0 is the session's scope. A closed session ignores it."""
 

@@ -15,6 +15,7 @@ from nnrp.core import ClientHelloMetadata, MessageType, TransportProbeAckMetadat
 
 from nnrp_wire.answers import ANSWERS
 from nnrp_wire.carrier import EndReason
+from nnrp_wire.counts import FrameCounts
 from nnrp_wire.deadlines import Now
 from nnrp_wire.handshake import OpenDecision, OpenError, check_resume_fields, decide_open, hello_ack, open_ack
 from nnrp_wire.limits import WireLimits
@@ -32,12 +33,13 @@ _UNREAD_ANSWERS = "the peer does not read its answers"
 class Connection:
     """One peer. `name` is for log lines only."""
 
-    def __init__(self, limits: WireLimits, name: str = "-") -> None:
+    def __init__(self, limits: WireLimits, name: str = "-", counts: FrameCounts | None = None) -> None:
         self.limits = limits
         self.name = name
         self.state = ConnectionState.HELLO
         self.refused_frames = 0
         self.fault: str | None = None  # why we gave up; None: we did not
+        self._counts = counts or FrameCounts()
         self._reader = FrameReader(limits.max_packet_bytes)
         self._link = Link(limits)
         self._used_session_ids: set[int] = set()
@@ -150,10 +152,12 @@ class Connection:
 
     def _take(self, frame: Frame, now: Now) -> None:
         """Handle one frame; a refused one is counted and has no other effect. Raises WireFault."""
+        self._counts.receive(frame.message_type)
         try:
             self._receive(frame, now)
         except FrameRefused as refusal:
             self.refused_frames += 1
+            self._counts.refuse(frame.message_type, refusal.code)
             kind, session_id = frame.message_type, frame.session_id
             logger.debug("%s: frame 0x%02x of session %d refused: %s", self.name, kind, session_id, refusal)
             if (session := self._link.sessions.get(session_id)) is not None:

@@ -77,6 +77,10 @@ class SessionHandle:
     def peer(self) -> str:
         return self._writer.peer
 
+    @property
+    def priority_class(self) -> int:
+        return int(self._core.request.priority_class)
+
     def send_trace(self, metadata: TraceContextMetadata, *, frame_id: int = 0) -> None:
         self._core.send_trace(metadata, frame_id)
         self._writer.schedule_flush()

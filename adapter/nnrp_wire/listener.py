@@ -13,6 +13,7 @@ from typing import Self
 
 from nnrp_wire.acceptor import Acceptor, StreamAcceptor
 from nnrp_wire.carrier import EndReason, Handler
+from nnrp_wire.counts import FrameCounts
 from nnrp_wire.endpoints import Endpoint, NetworkEndpoint, QuicEndpoint, StreamEndpoint
 from nnrp_wire.handles import Pulse
 from nnrp_wire.layers import Layers
@@ -25,11 +26,18 @@ logger = logging.getLogger(__name__)
 class NnrpListener:
     """Accepts on every endpoint given to listen() or keep_trying(). `async with` closes it.
 
-    `opened` is called with no argument whenever an endpoint opens, again after it died too.
+    `opened` is called with no argument whenever an endpoint opens, again after it died too. `frames` counts what comes.
     """
 
-    def __init__(self, handler: Handler, limits: WireLimits, opened: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        handler: Handler,
+        limits: WireLimits,
+        opened: Callable[[], None] = lambda: None,
+        frames: FrameCounts | None = None,
+    ) -> None:
         self.limits = limits
+        self.frames = frames or FrameCounts()
         self._handler = handler
         self._opened = opened
         self._acceptors: list[Acceptor] = []

@@ -16,6 +16,7 @@ from typing import Any, Protocol, cast
 
 from nnrp_wire.carrier import EndReason, Handler
 from nnrp_wire.connection import Connection
+from nnrp_wire.counts import FrameCounts
 from nnrp_wire.deadlines import Now
 from nnrp_wire.dispatch import Dispatcher
 from nnrp_wire.handles import Pulse
@@ -32,6 +33,8 @@ _LOGGED_REASON_CHARS = 200  # a layer's reason may quote the peer
 
 class Owner(Protocol):
     """The listener as its connections see it."""
+
+    frames: FrameCounts
 
     def admit(self, shell: ConnectionShell) -> bool:
         """Whether this connection may live; counts it if so."""
@@ -51,7 +54,7 @@ class ConnectionShell(asyncio.Protocol):
         self.connection_id = f"c{next(_connection_numbers)}"
         self.transport_name = transport_name
         self.peer = ""
-        self.connection = Connection(limits, self.connection_id)
+        self.connection = Connection(limits, self.connection_id, owner.frames)
         self._owner, self._limits = owner, limits
         self._layers = layers or Layers()
         self._loop = asyncio.get_running_loop()

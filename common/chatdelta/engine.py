@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Protocol
 
 from chatdelta.deltas import EngineDelta
@@ -35,6 +36,7 @@ class EngineInfo:
     multimodal: bool = False
     priority_scheduling: bool = False  # a request's priority means something
     tasks: frozenset[Task] = frozenset({Task.GENERATE})
+    lacks: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))  # feature: what its vLLM cannot
 
     def require(self, task: Task) -> None:
         """Raise UnsupportedOperation if the model is not for `task`; the text says what it is for."""

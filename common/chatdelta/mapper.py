@@ -45,6 +45,9 @@ class StreamMapper:
     @property
     def usage(self) -> Usage:
         """The counts so far, over all choices."""
+        if len(self._bodies) == 1:  # without the sums: this runs once per token
+            body = self._bodies[0]
+            return Usage(self._prompt_tokens, body.completion_tokens, body.reasoning_tokens, self._cached_tokens)
         return Usage(
             self._prompt_tokens,
             sum(body.completion_tokens for body in self._bodies),

@@ -69,6 +69,7 @@ class RequestPolicy:
     trace: TraceContext | None = None
     cache_salt: str | None = None
     diagnostics: bool = False
+    fills_context: bool = False  # a body without max_tokens means no limit, whatever the model's own default is
 
 
 @dataclass(frozen=True, slots=True)

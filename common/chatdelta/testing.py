@@ -125,6 +125,7 @@ class ScriptedEngine:
             yield run
         finally:
             self.running.discard(request_id)
+            del self._aborts[request_id]
             if not run.finished:
                 self.aborted.append(request_id)
 

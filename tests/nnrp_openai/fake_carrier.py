@@ -61,6 +61,7 @@ class FakeSession:
     connection_id: str = "c1"
     transport: str = "tcp"
     peer: str = "peer"
+    priority_class: int = 1
     serial: int = field(default_factory=lambda: next(_serials))
     sent: list[tuple[str, Any]] = field(default_factory=list)
 

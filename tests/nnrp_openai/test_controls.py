@@ -25,6 +25,7 @@ from chatdelta import Outcome, TraceContext
 from chatdelta.testing import SCRIPTED_INFO, Gap, Wait, text_script
 from nnrp_openai import ProfileLimits
 from nnrp_wire.carrier import Control, EndReason
+from nnrp_wire.counts import FrameCounts
 from tests.nnrp_openai.fake_carrier import FakeOperation, FakeSession, envelope, fake_operation
 from tests.nnrp_openai.serving import Served, serving
 from tests.support.waiting import until
@@ -131,19 +132,46 @@ async def test_priority_counts_until_dispatch() -> None:
     async with serving([Wait(gate), *text_script("a")], info=PRIORITY_INFO, limits=ONE_AT_A_TIME) as served:
         first, second = await queued(served)
         served.handler.controlled(first.session, priority(2), first)
+        served.handler.controlled(second.session, priority(2), second)
         served.handler.controlled(second.session, priority(2, -1), second)
         gate.set()
         await ended(served, second)
-        assert [request.policy.priority for request in served.engine.requests] == [0, 1]
+        assert [request.policy.priority for request in served.engine.requests] == [0, 0]
         assert errors(first.session) == [(ErrorCode.INVALID_STATE, "the operation has been dispatched")]
         assert errors(second.session) == []
 
 
+@pytest.mark.parametrize(("scheduled", "expected"), [(True, [-1, 0, 1]), (False, [0, 0, 0])])
+async def test_a_sessions_class_counts_where_the_engine_schedules_by_it(scheduled: bool, expected: list[int]) -> None:
+    async with serving(text_script("a"), info=replace(SCRIPTED_INFO, priority_scheduling=scheduled)) as served:
+        for priority_class in (0, 1, 2):
+            operation = fake_operation(envelope(), FakeSession(priority_class=priority_class))
+            served.handler.submitted(operation)
+            await ended(served, operation)
+        assert [request.policy.priority for request in served.engine.requests] == expected
+
+
+async def test_an_update_replaces_the_sessions_class() -> None:
+    gate = asyncio.Event()
+    async with serving([Wait(gate), *text_script("a")], info=PRIORITY_INFO, limits=ONE_AT_A_TIME) as served:
+        first = fake_operation(envelope())
+        second = fake_operation(envelope(), FakeSession(priority_class=2))
+        for operation in (first, second):
+            served.handler.submitted(operation)
+        await until(lambda: len(served.engine.requests) == 1)
+        served.handler.controlled(second.session, priority(0, 5), second)
+        gate.set()
+        await ended(served, second)
+        assert [request.policy.priority for request in served.engine.requests] == [0, 4]
+
+
 async def test_priority_is_refused_where_it_means_nothing() -> None:
     gate = asyncio.Event()
-    async with serving([Wait(gate), *text_script("a")], limits=ONE_AT_A_TIME) as served:
+    counts = FrameCounts()
+    async with serving([Wait(gate), *text_script("a")], limits=ONE_AT_A_TIME, frames=counts) as served:
         _, second = await queued(served)
         served.handler.controlled(second.session, priority(2), second)
+        assert counts.refused == {("priority_update", "unsupported_capability"): 1}
         unsupported = (ErrorCode.UNSUPPORTED_CAPABILITY, "the engine does not schedule by priority")
         assert errors(second.session) == [unsupported]
         gate.set()

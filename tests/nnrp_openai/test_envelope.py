@@ -13,9 +13,9 @@ from nnrp.core import BODY_REGION_PRELUDE_LENGTH, PayloadKind, SubmitMode
 from nnrp.core.packet import pack_body
 from nnrp.schema import StreamSemantics
 
-from chatdelta import RESERVED_TEMPLATE_KWARGS, BackendError
+from chatdelta import RESERVED_TEMPLATE_KWARGS, BackendError, InvalidRequest
 from nnrp_openai.envelope import Submit, decode_submit
-from nnrp_openai.jsondepth import is_nested_deeper
+from nnrp_openai.jsondepth import has_more_containers, is_nested_deeper
 from nnrp_openai.profile import ProfileLimits
 from tests.nnrp_openai.fake_carrier import envelope, submit_metadata, submit_packet
 
@@ -195,7 +195,7 @@ def test_raw_size_is_checked_first() -> None:
     assert refusal(text, limits=ProfileLimits(max_request_bytes=size - 1)) == (BAD, "invalid_body", None)
 
 
-NESTED = ProfileLimits(max_request_bytes=16_000_000)
+NESTED = ProfileLimits(max_request_bytes=16_000_000, max_json_containers=16_000_000)
 HOSTILE: dict[str, bytes] = {
     "open arrays": b"[" * 10_000_000,
     "closed arrays": CLOSED_TEN_MB,
@@ -234,6 +234,30 @@ DEPTHS: dict[str, tuple[bytes, int]] = {
 @pytest.mark.parametrize(("text", "depth"), DEPTHS.values(), ids=DEPTHS.keys())
 def test_depth(text: bytes, depth: int) -> None:
     assert [is_nested_deeper(text, limit) for limit in range(8)] == [depth > limit for limit in range(8)]
+
+
+COUNTS: dict[str, tuple[bytes, int]] = {
+    "scalar": (b"1", 0),
+    "object": (b"{}", 1),
+    "siblings": (b"[[], {}, [[]]]", 5),
+    "in strings": (b'["[[{{[[", {"[": "{"}]', 2),
+    "behind an escaped quote": (b'["\\"[[[["]', 1),
+}
+
+
+@pytest.mark.parametrize(("text", "count"), COUNTS.values(), ids=COUNTS.keys())
+def test_containers(text: bytes, count: int) -> None:
+    assert [has_more_containers(text, limit) for limit in range(7)] == [count > limit for limit in range(7)]
+
+
+def test_a_request_of_too_many_parts_is_refused_and_a_long_text_is_not() -> None:
+    limits = ProfileLimits()
+    parts = submit_packet(envelope({"list": [{}] * limits.max_json_containers}))
+    with pytest.raises(InvalidRequest, match="JSON has at most 50000 arrays and objects") as caught:
+        decode_submit(submit_metadata(parts), parts.body, limits, None)
+    assert caught.value.code == "invalid_body"
+    text = submit_packet(envelope({"list": "[{" * 2 * limits.max_json_containers}))
+    decode_submit(submit_metadata(text), text.body, limits, None)
 
 
 FRAMES: dict[str, dict[str, Any]] = {

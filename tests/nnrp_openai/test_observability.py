@@ -6,10 +6,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from nnrp.core import ErrorCode as WireErrorCode
+from nnrp.core import MessageType
 from prometheus_client import CollectorRegistry
 
 from chatdelta import ErrorCode, ErrorInfo, Observation, Observer, Origin, Outcome, Timings, Usage
 from nnrp_openai.observability import PrometheusSink
+from nnrp_wire import FrameCounts
 
 ORIGIN = Origin("nnrp", "tcp", "c1", 1, 7, 3, "their label")
 
@@ -69,3 +72,16 @@ def test_no_word_of_a_peer_is_a_label(registry: CollectorRegistry) -> None:
     sink.record(observation(Outcome.CANCELLED, cancel="their reason"))
     values: set[Any] = {value for m in registry.collect() for s in m.samples for value in s.labels.values()}
     assert values.isdisjoint({"their label", "their reason", "m", "c1", "r"})
+
+
+def test_frames_count_by_kind_and_refused_ones_by_code(registry: CollectorRegistry) -> None:
+    counts: FrameCounts | None = None
+    PrometheusSink(registry, in_flight=lambda: 0, frames=lambda: counts)
+    assert sample(registry, "frames_total", kind="cancel") is None, "there is no door yet"
+    counts = FrameCounts()
+    for message_type in (MessageType.CANCEL, MessageType.CANCEL, 0x7E):
+        counts.receive(message_type)
+    counts.refuse(MessageType.DEADLINE, WireErrorCode.FRAME_EXPIRED)
+    assert sample(registry, "frames_total", kind="cancel") == 2
+    assert sample(registry, "frames_total", kind="unknown") == 1
+    assert sample(registry, "frames_refused_total", kind="deadline", code="frame_expired") == 1

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from nnrp_wire.connection import Connection
+from nnrp_wire.counts import FrameCounts
 from nnrp_wire.deadlines import Now
 from nnrp_wire.limits import WireLimits
 from nnrp_wire.operation import WireOperation
@@ -40,8 +41,8 @@ def describe(event: Event) -> str:
 
 
 class CorePeer:
-    def __init__(self, limits: WireLimits | None = None) -> None:
-        self.connection = Connection(limits or WireLimits())
+    def __init__(self, limits: WireLimits | None = None, counts: FrameCounts | None = None) -> None:
+        self.connection = Connection(limits or WireLimits(), counts=counts)
         self.operations: dict[int, WireOperation] = {}
 
     def send(self, *frames: bytes, now: Now = START) -> list[str]:

@@ -103,6 +103,14 @@ class ScriptedHandler:
         async with asyncio.timeout(10):
             await asyncio.gather(*self._tasks)
 
+    async def forget(self) -> None:
+        """Wait for the scripts, then keep nothing of what was told so far."""
+        await self.finished()
+        for kept in (
+            self.told, self.ended, self.sessions, self.operations, self.traces, self.controls, self._over, self._tasks,
+        ):  # fmt: skip
+            kept.clear()
+
     # Scripts
 
     async def _run(self, operation: Operation, script: str) -> None:

@@ -9,6 +9,7 @@ import pytest
 from nnrp.core import ErrorCode
 
 from nnrp_wire.carrier import Control
+from nnrp_wire.counts import FrameCounts
 from nnrp_wire.limits import WireLimits
 from nnrp_wire.state import Controlled, SessionOpened
 from tests.nnrp_wire.core_peer import START, START_UNIX_MS, CorePeer, later
@@ -264,3 +265,35 @@ def test_diagnostics_to_a_peer_that_does_not_read_are_bounded() -> None:
     peer = CorePeer.open(WireLimits(max_refused_frames=10_000, max_unread_answer_bytes=5_000))
     peer.send(*(w.control(w.CANCEL, 99, 9) for _ in range(200)))
     assert peer.connection.fault == "the peer does not read its answers"
+
+
+# Counts
+
+
+def test_every_frame_is_counted_by_its_kind_and_each_refusal_by_its_code() -> None:
+    counts = FrameCounts()
+    peer = CorePeer(counts=counts)
+    peer.send(
+        w.hello(), w.session_open(), w.submit(11, 1), w.submit(11, 1), w.frame(0x7E), w.frame(0x7F), w.frame(w.PING),
+        w.control(w.CANCEL, 11, 1), w.control(w.CANCEL, 99, 9), w.frame(w.FRAME_CANCEL, b"x"),
+    )  # fmt: skip
+    assert counts.received == {
+        "client_hello": 1, "session_open": 1, "frame_submit": 2, "unknown": 2, "ping": 1, "cancel": 2,
+        "frame_cancel": 1,
+    }  # fmt: skip
+    assert counts.refused == {
+        ("frame_submit", "invalid_state"): 1,
+        ("unknown", "invalid_state"): 2,
+        ("cancel", "invalid_state"): 1,
+        ("frame_cancel", "malformed_body"): 1,
+    }
+
+
+def test_what_is_stale_counts_as_that() -> None:
+    counts = FrameCounts()
+    peer = CorePeer(counts=counts)
+    newer = w.SCHEDULING.pack(11, 2, 0, 0, START_UNIX_MS + 9000, 0)
+    older = w.schedule(w.DEADLINE, 11, 1, START_UNIX_MS + 5000)
+    peer.send(w.hello(), w.session_open(), w.submit(11, 1), w.frame(w.DEADLINE, newer, frame_id=1), older)
+    assert counts.received["deadline"] == 2
+    assert counts.refused == {("deadline", "frame_expired"): 1}

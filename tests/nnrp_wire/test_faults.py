@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""After each fault of a peer a normal client is served within two seconds. On tcp; on all others in `make faults`."""
+"""After each fault of a peer a normal client is served within two seconds.
+
+On tcp, what concerns certificates on tls; on all other transports in `make faults`.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +13,14 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from nnrp.native import NativeRuntimeError
 
 from nnrp_wire import WireLimits
 from tests.conftest import Figure
-from tests.nnrp_wire.carriers import Carrier, Place, listening
+from tests.nnrp_wire.carriers import CARRIERS, Carrier, Place, listening
 from tests.nnrp_wire.test_acceptor import no_descriptors
 from tests.nnrp_wire.test_quic import datagrams, initial
 from tests.nnrp_wire.test_slow_peers import sdk_process, small_buffers
@@ -121,8 +125,6 @@ async def many_connections(place: Place, stack: AsyncExitStack) -> None:
 
 
 async def no_descriptors_left(place: Place, _: AsyncExitStack) -> None:
-    if place.carrier.is_quic:
-        return  # its connections need none
     (endpoint,) = place.listener.endpoints
     is_unix = place.carrier.name == "unix"
     address = endpoint.path if is_unix else ("127.0.0.1", endpoint.port)  # type: ignore[union-attr]
@@ -134,8 +136,6 @@ async def no_descriptors_left(place: Place, _: AsyncExitStack) -> None:
 
 
 async def certificates_not_trusted(place: Place, _: AsyncExitStack) -> None:
-    if not place.carrier.is_encrypted:
-        return
     stranger = make("stranger", is_authority=True).der
     for _try in range(5):
         with pytest.raises(NativeRuntimeError):
@@ -151,6 +151,22 @@ FAULTS: dict[str, Fault] = {
 }  # fmt: skip
 
 
+def applies(name: str, carrier: Carrier) -> bool:
+    """A QUIC connection needs no descriptor, and only encrypted transports have certificates."""
+    if name == no_descriptors_left.__name__:
+        return not carrier.is_quic
+    return carrier.is_encrypted or name != certificates_not_trusted.__name__
+
+
+def cases() -> list[Any]:
+    """Each fault on each transport it can happen on; always run on the first, else only in `make faults`."""
+    return [
+        pytest.param(carrier, name, marks=[pytest.mark.faults] if number else [], id=f"{carrier.name}-{name}")
+        for name in FAULTS
+        for number, carrier in enumerate(each for each in CARRIERS if applies(name, each))
+    ]
+
+
 @asynccontextmanager
 async def place_with_witness(carrier: Carrier, limits: WireLimits) -> AsyncIterator[tuple[Place, RawPeer]]:
     """A listener, and a connection on another one of the same process that nothing may disturb."""
@@ -161,21 +177,21 @@ async def place_with_witness(carrier: Carrier, limits: WireLimits) -> AsyncItera
 
 
 @pytest.mark.asyncio
-@pytest.mark.parametrize("name", FAULTS)
-async def test_a_fault_leaves_others_alone(slow_carrier: Carrier, name: str, figure: Figure) -> None:
+@pytest.mark.parametrize(("carrier", "name"), cases())
+async def test_a_fault_leaves_others_alone(carrier: Carrier, name: str, figure: Figure) -> None:
     def scenario(place: Place) -> None:
-        with slow_carrier.sdk_client(place.listener) as client:
+        with carrier.sdk_client(place.listener) as client:
             session = client.open_session()
             session.collect(session.submit(b"stream 3"))
 
     limits = NOTICING if name == "abrupt_kill" else LIMITS
-    async with place_with_witness(slow_carrier, limits) as (place, witness), AsyncExitStack() as stack:
+    async with place_with_witness(carrier, limits) as (place, witness), AsyncExitStack() as stack:
         await FAULTS[name](place, stack)
         started_s = time.monotonic()
         await asyncio.to_thread(scenario, place)
         served_s = time.monotonic() - started_s
 
-        figure(f"{slow_carrier.name} after {name.replace('_', ' ')}: served in {served_s * 1000:.0f} ms")
+        figure(f"{carrier.name} after {name.replace('_', ' ')}: served in {served_s * 1000:.0f} ms")
         assert served_s < SERVED_S
         witness.send(w.submit(5, 1, b"stream 1"))
         assert await witness.replies(2) == [w.PARTIAL_RESULT, w.RESULT_PUSH]

@@ -204,6 +204,15 @@ async def test_a_session_knows_its_transport(carrier: Carrier) -> None:
         await peer.close()
 
 
+@pytest.mark.asyncio
+async def test_a_session_knows_its_priority_class() -> None:
+    async with listening() as place:
+        peer = await place.opened(*(w.session_open(priority=each) for each in (0, 2)))
+        await place.handler.until(lambda: len(place.handler.sessions) == 3)
+        assert [session.priority_class for session in place.handler.sessions] == [1, 0, 2]
+        await peer.close()
+
+
 def seam(session: SessionHandle, operation: OperationHandle) -> tuple[Session, Operation]:
     """For the type checker: the handles are what the carrier seam promises."""
     return session, operation

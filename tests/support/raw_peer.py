@@ -17,7 +17,7 @@ from websockets.uri import parse_uri
 
 from tests.support import wire_frames as w
 
-TIMEOUT_S = 10
+TIMEOUT_S = 10.0
 
 
 class RawPeer:
@@ -49,8 +49,8 @@ class RawPeer:
         """Bytes of the stream, whatever they are."""
         self.writer.write(data)
 
-    async def reply(self) -> w.Reply:
-        async with asyncio.timeout(TIMEOUT_S):
+    async def reply(self, timeout_s: float = TIMEOUT_S) -> w.Reply:
+        async with asyncio.timeout(timeout_s):
             head = await self._exactly(40)
             fields = w.HEADER.unpack(head)
             (reply,) = w.take_apart(head + await self._exactly(fields[6] + fields[7]))

@@ -92,12 +92,13 @@ def session_open(
     schema: tuple[int, int] = (0x1001, 3),
     max_in_flight: int = 4,
     reserved: int = 0,
+    priority: int = 1,
     token: bytes = b"",
     auth: bytes = b"",
     session: int = 0,
 ) -> bytes:
     metadata = OPEN.pack(
-        requested, profile, 1, flags, *schema, 500, max_in_flight, reserved, 30_000, len(token), len(auth), 0, 77
+        requested, profile, priority, flags, *schema, 500, max_in_flight, reserved, 30_000, len(token), len(auth), 0, 77
     )
     return frame(SESSION_OPEN, metadata, token + auth, session=session)
 
@@ -149,13 +150,15 @@ def frame_cancel(frame_id: int, *, session: int = 1) -> bytes:
     return frame(FRAME_CANCEL, session=session, frame_id=frame_id)
 
 
-def supersede(old: int, new: int, frame_id: int, *, flags: int = 0, diagnostic: bytes = b"") -> bytes:
-    return frame(SUPERSEDE_FRAME, SUPERSEDE.pack(old, new, 1, 2, flags, len(diagnostic)), diagnostic, frame_id=frame_id)
+def supersede(old: int, new: int, frame_id: int, *, session: int = 1, flags: int = 0, diagnostic: bytes = b"") -> bytes:
+    metadata = SUPERSEDE.pack(old, new, 1, 2, flags, len(diagnostic))
+    return frame(SUPERSEDE_FRAME, metadata, diagnostic, session=session, frame_id=frame_id)
 
 
-def schedule(kind: int, operation: int, frame_id: int, unix_ms: int, *, flags: int = 0) -> bytes:
+def schedule(kind: int, operation: int, frame_id: int, unix_ms: int, *, session: int = 1, flags: int = 0) -> bytes:
     """DEADLINE, EXPIRE_AT or PRIORITY_UPDATE."""
-    return frame(kind, SCHEDULING.pack(operation, 1, 0, 0, unix_ms, flags), frame_id=frame_id)
+    metadata = SCHEDULING.pack(operation, 1, 0, 0, unix_ms, flags)
+    return frame(kind, metadata, session=session, frame_id=frame_id)
 
 
 def trace(

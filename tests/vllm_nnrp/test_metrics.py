@@ -7,9 +7,11 @@ import urllib.request
 from urllib.error import URLError
 
 import pytest
+from nnrp.core import MessageType
 from prometheus_client import REGISTRY, Counter
 
 from chatdelta import Observer, Origin, Outcome, Usage
+from nnrp_wire import FrameCounts
 from vllm_nnrp.addresses import Address
 from vllm_nnrp.metrics import Metrics
 
@@ -24,7 +26,9 @@ def page(port: int) -> str:
 
 def test_both_doors_and_vllm_are_on_one_page() -> None:
     other = Counter("somebody_elses", "Of another registry.", registry=REGISTRY)
-    metrics = Metrics(lambda: 3)
+    counts = FrameCounts()
+    counts.receive(MessageType.CANCEL)
+    metrics = Metrics(lambda: 3, lambda: counts)
     try:
         port = metrics.open(LOOPBACK)
         other.inc()
@@ -41,6 +45,7 @@ def test_both_doors_and_vllm_are_on_one_page() -> None:
     assert 'vllm_nnrp_tokens_total{door="nnrp",kind="completion"} 2.0' in text
     assert "vllm_nnrp_in_flight 3.0" in text
     assert "somebody_elses_total 1.0" in text
+    assert 'vllm_nnrp_frames_total{kind="cancel"} 1.0' in text
 
 
 def test_after_close_nothing_listens_and_another_can_be_made() -> None:

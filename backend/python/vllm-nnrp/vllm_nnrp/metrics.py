@@ -12,6 +12,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from nnrp_openai.observability import PrometheusSink
+from nnrp_wire import FrameCounts
 from vllm_nnrp.addresses import Address
 
 
@@ -25,11 +26,11 @@ class _Everything(Collector):
 class Metrics:
     """`sink` records operations; nothing listens before open()."""
 
-    def __init__(self, in_flight: Callable[[], int]) -> None:
+    def __init__(self, in_flight: Callable[[], int], frames: Callable[[], FrameCounts | None] = lambda: None) -> None:
         self._registry = CollectorRegistry()
         self._registry.register(_Everything())
         self._server: tuple[WSGIServer, threading.Thread] | None = None
-        self.sink = PrometheusSink(self._registry, in_flight=in_flight)
+        self.sink = PrometheusSink(self._registry, in_flight=in_flight, frames=frames)
 
     def open(self, address: Address) -> int:
         """Serve `/metrics` from a thread; the real port. Raises OSError."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from chatserving import EngineHost, RequestRunner
 from nnrp_openai import ChatAdapter, ProfileHandler, ProfileLimits
-from nnrp_wire import Endpoint, NetworkEndpoint, NnrpListener, QuicEndpoint, UnixEndpoint, WireLimits
+from nnrp_wire import Endpoint, FrameCounts, NetworkEndpoint, NnrpListener, QuicEndpoint, UnixEndpoint, WireLimits
 from vllm_nnrp.addresses import Address, NetworkUrl, NnrpUrl, SocketUrl
 from vllm_nnrp.nnrp_settings import NnrpSettings
 
@@ -22,12 +22,15 @@ class ListenFailed(Exception):
 class NnrpDoor:
     """Made by open_nnrp(). Whoever opened it closes it."""
 
-    def __init__(self, handler: ProfileHandler, settings: NnrpSettings, changed: Callable[[], None]) -> None:
+    def __init__(
+        self, handler: ProfileHandler, settings: NnrpSettings, changed: Callable[[], None], frames: FrameCounts
+    ) -> None:
+        self.frames = frames
         self._handler = handler
         self._settings = settings
         self._changed = changed
         self._is_open = False
-        self._listener = NnrpListener(handler, WireLimits(), self._opened)
+        self._listener = NnrpListener(handler, WireLimits(), self._opened, frames)
 
     @property
     def urls(self) -> tuple[NnrpUrl, ...]:
@@ -95,7 +98,8 @@ async def open_nnrp(
     changed: Callable[[], None] = lambda: None,
 ) -> NnrpDoor:
     """Listen on `urls`; `changed` is called when one opens later, or again. Raises ListenFailed."""
-    limits = ProfileLimits(max_operations=max_operations)
-    door = NnrpDoor(ProfileHandler(ChatAdapter(host, runner), limits=limits, token=settings.token), settings, changed)
+    limits, frames = ProfileLimits(max_operations=max_operations), FrameCounts()
+    handler = ProfileHandler(ChatAdapter(host, runner), limits=limits, token=settings.token, frames=frames)
+    door = NnrpDoor(handler, settings, changed, frames)
     await door.listen(urls, required=required)
     return door

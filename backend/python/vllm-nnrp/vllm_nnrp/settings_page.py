@@ -44,7 +44,7 @@ either way.
 
 OTHERS = (
     ("`VLLM_NNRP_MODEL`", "the model `vllm-nnrp chat` asks, in place of `--model`; it reads both tokens, too"),
-    ("`VLLM_NNRP_TRUST`", "a file with the one certificate that `vllm-nnrp chat` trusts, in place of `--trust`"),
+    ("`VLLM_NNRP_TRUST`", "a file with the certificate that `chat` and `capabilities` trust, in place of `--trust`"),
     ("`VLLM_NNRP_CACHE`", "where models built on this machine are kept, in place of `~/.cache/vllm-nnrp`"),
     ("`PYTHON_GRPC_MAX_WORKERS`", "of other LocalAI backends; not used: requests run side by side, without threads"),
     (

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -25,5 +26,6 @@ def _files(room: str) -> list[tuple[str, Path]]:
     if spec is None or not spec.submodule_search_locations:
         raise ValueError(f"the package {room} is not installed")
     folder = Path(next(iter(spec.submodule_search_locations)))
-    files = (file for file in folder.rglob("*") if file.suffix in SUFFIXES and "__pycache__" not in file.parts)
-    return sorted((f"{room}/{file.relative_to(folder).as_posix()}", file) for file in files)
+    # In a checkout the recipes are a link, in a wheel they are files.
+    files = (Path(place) / name for place, _, names in os.walk(folder, followlinks=True) for name in names)
+    return sorted((f"{room}/{file.relative_to(folder).as_posix()}", file) for file in files if file.suffix in SUFFIXES)

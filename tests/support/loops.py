@@ -1,0 +1,17 @@
+# SPDX-License-Identifier: MIT
+"""One event loop for all tests that share an engine: up to 0.22 vLLM's renderer belongs to the first it is used in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+from pytest_asyncio import is_async_test
+
+
+def share_loop(items: Iterable[pytest.Item], folder: Path) -> None:
+    """Run the asynchronous tests below `folder` in the session's loop."""
+    for item in items:
+        if is_async_test(item) and item.path.is_relative_to(folder):
+            item.add_marker(pytest.mark.asyncio(loop_scope="session"), append=False)
