@@ -111,13 +111,11 @@ async def test_the_adapter_changes_the_answer(backend: Backend) -> None:
     check(await stream(backend, HELLO), ADAPTED)
 
 
-async def test_a_score_is_the_adapted_models(backend: Backend) -> None:
-    """Without the adapter the model knows only its own answer."""
-    prompt = "<|im_start|>user\nSay hello.<|im_end|>\n<|im_start|>assistant\n<think>\n"
-    answers = [f"{of.reasoning}\n</think>\n\n{of.content}" for of in (ADAPTED, HELLO)]
-    reply = await backend.stub.Score(pb.ScoreRequest(prompt=prompt, candidates=answers))
-    adapted, base = (candidate.log_prob for candidate in reply.candidates)
-    assert adapted > base + 10
+async def test_a_score_is_refused_and_the_engine_lives(backend: Backend) -> None:
+    """On a CPU vLLM's core dies of a prompt's log-probabilities with adapters; elsewhere it gives wrong ones."""
+    code, details = await status_of(backend.stub.Score(pb.ScoreRequest(prompt="Say ", candidates=["hello"])))
+    assert (code, "LoRA" in details) == (grpc.StatusCode.UNIMPLEMENTED, True)
+    check(await stream(backend, HELLO), ADAPTED)
 
 
 async def test_over_nnrp_the_names_are_those_of_the_new_model(backend: Backend) -> None:

@@ -52,6 +52,7 @@ _NEVER = object()
 def test_an_empty_request_says_greedy_and_no_limit() -> None:
     request = decode(Messages=[pb.Message(role="user", content="hello")])
     assert request.body == {**ZERO, "messages": [HELLO]}
+    assert request.policy.fills_context
     assert (request.request_id, request.origin.door) == ("r", "grpc")
 
 

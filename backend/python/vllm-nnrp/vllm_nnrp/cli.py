@@ -18,6 +18,7 @@ OWN_FLAGS = {  # commands that parse their flags themselves: their module's main
     "bench": "vllm_nnrp.bench.command",
     "conformance": "vllm_nnrp.conformance.commands",
     "doctor": "vllm_nnrp.doctor.command",
+    "release-check": "vllm_nnrp.release.check",
     "serve": "vllm_nnrp.main",
     "serve-wire-target": "vllm_nnrp.conformance.target",
     "smoke": "vllm_nnrp.release.smoke",
@@ -62,6 +63,7 @@ def _parser() -> argparse.ArgumentParser:
     commands.add_parser("bench", help="measure both doors beside vLLM's own HTTP server", add_help=False)
     commands.add_parser("serve-wire-target", help="be driven by the published wire-conformance suite", add_help=False)
     commands.add_parser("doctor", help="what would keep a backend from serving here", add_help=False)
+    commands.add_parser("release-check", help="is there evidence for what a release claims", add_help=False)
     commands.add_parser("smoke", help="ask the memorised model over both doors and record it", add_help=False)
     commands.add_parser("serve", help="run the backend, with backend.py's flags", add_help=False)
     return parser

@@ -64,9 +64,9 @@ supports them for a model; nothing is forced onto the others.
 
 Of a request over NNRP every sampling parameter may be left out: `temperature`, `top_p`, `top_k`, `min_p`,
 `repetition_penalty`, and `max_tokens` by the file's `max_new_tokens`. A request over gRPC has a value in every field,
-and zero is one: only `Tokens` (the length of the answer) and `Penalty` (`repetition_penalty`) mean "not set" by zero.
-LocalAI itself fills in what its user left out. `generation_config: vllm` in `engine_args` leaves the file out, and
-`override_generation_config` changes it.
+and zero is one: only for `Penalty` (`repetition_penalty`) it means "not set", and `Tokens` 0 is no limit but the
+model's context. LocalAI itself fills in what its user left out. `generation_config: vllm` in `engine_args` leaves the
+file out, and `override_generation_config` changes it.
 
 ## LoRA adapters
 
@@ -78,7 +78,8 @@ vLLM applies one adapter to a request. Over gRPC that is the first one. Over NNR
 model with the first adapter, an adapter's folder name for the model with that one, and `base` for the model without.
 
 An adapter is applied in full: vLLM has no scale. `lora_scale: 1` is what happens anyway, any other value is refused
-rather than ignored. Multiply `lora_alpha` in `adapter_config.json` by it instead.
+rather than ignored. Multiply `lora_alpha` in `adapter_config.json` by it instead. Score is refused while adapters are
+loaded: vLLM computes the log-probabilities of a prompt wrongly with them, and its CPU engine dies of it.
 
 ## Draft models
 
