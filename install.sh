@@ -10,7 +10,7 @@ usage() {
     cat <<'TEXT'
 usage: ./install.sh [--profile cpu] [--no-dev | --dev-only] [--venv DIR]
 
-  --profile NAME  what to run vLLM on (default: $BUILD_PROFILE, else cpu; cpu is the only one so far)
+  --profile NAME  what to run vLLM on (default: $BUILD_PROFILE, else cpu; cpu-0.22 and cpu-0.18 have an older vLLM)
   --no-dev        leave out the dev tools
   --dev-only      the dev tools and no vLLM, no torch: enough for `make check`
   --venv DIR      where (default .venv)
@@ -47,8 +47,8 @@ while (($#)); do
 done
 
 locks=()
-if [[ $dev != only ]]; then locks+=("requirements/lock-$profile.txt"); fi
 if [[ $dev != without ]]; then locks+=(requirements/lock-dev.txt); fi
+if [[ $dev != only ]]; then locks+=("requirements/lock-$profile.txt"); fi # last: an older vLLM may need older packages
 for lock in "${locks[@]}"; do
     if [[ ! -f $lock ]]; then
         known=$(cd requirements && echo lock-*.txt | sed 's/lock-dev.txt//; s/lock-//g; s/\.txt//g')

@@ -34,12 +34,13 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[_FIGURES] = []
 
 
+@pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the groups in the same hook
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.get_closest_marker("engine") is None)
     for item in items:
         asyncio_mark = item.get_closest_marker("asyncio")
         shares_engine = asyncio_mark is not None and asyncio_mark.kwargs.get("loop_scope") == "session"
-        item.add_marker(pytest.mark.xdist_group("session" if shares_engine else item.path.stem))
+        item.add_marker(pytest.mark.xdist_group("session" if shares_engine else item.path.relative_to(ROOT).as_posix()))
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

@@ -10,6 +10,7 @@ import pytest_asyncio
 from tests.real_engine.backend import RealBackend, real_backend
 
 
+@pytest.hookimpl(tryfirst=True)  # before the tests are put into an order
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Everything here needs the engine; a cold start on two busy cores takes minutes, not the usual seconds."""
     for item in items:

