@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
@@ -63,7 +64,10 @@ class Loader:
             log.warning("%s", warning)
         await asyncio.to_thread(refuse_unservable, plan.spec)
         await self._before(plan)
+        gc.unfreeze()  # what the last model leaves behind can be found again
         await self._host.load(plan.spec.key(), lambda: self._open(plan))
+        # A full collection would go through all of vLLM and torch, and every stream would wait for it.
+        gc.freeze()
         self.identity = plan.identity if self._has_identity else ""
         self.text_in_message = plan.text_in_message
         log.info("model loaded: %s", plan.identity)
@@ -85,6 +89,7 @@ class Loader:
 
     async def _free(self) -> None:
         await self._host.free()
+        gc.unfreeze()
         self.identity = ""
 
     async def _owned(self, work: Coroutine[Any, Any, None]) -> None:

@@ -12,7 +12,7 @@ proto3 scalars have no presence, so the meaning of each zero is decided here, on
 | TopP                              | top_p                         | 1.0, so for every value <= 0                   |
 | TopK                              | top_k                         | 0: off                                         |
 | MinP                              | min_p                         | 0: off                                         |
-| Tokens                            | max_tokens                    | unset: the model's own default, else no limit  |
+| Tokens                            | max_tokens                    | absent, and nothing but the context is a limit |
 | Seed                              | seed                          | 0 is a seed; -1 is none                        |
 | StopPrompts                       | stop, without empty strings   | absent                                         |
 | FrequencyPenalty, PresencePenalty | same in lower case            | 0: none                                        |
@@ -35,7 +35,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from chatdelta import ChatRequest, GenerationRequest, InvalidRequest, Origin, PromptRequest
+from chatdelta import ChatRequest, GenerationRequest, InvalidRequest, Origin, PromptRequest, RequestPolicy
 from localai_proto import backend_pb2 as pb
 from vllm_nnrp.grpc_door.decode_media import add_media, refuse_media
 from vllm_nnrp.grpc_door.decode_messages import decode_messages, decode_metadata
@@ -44,6 +44,7 @@ from vllm_nnrp.json_text import parse_json_object
 from vllm_nnrp.wire_floats import float32
 
 MAX_PEER_ID = 128
+POLICY = RequestPolicy(fills_context=True)
 
 
 def decode_predict(
@@ -64,7 +65,7 @@ def decode_predict(
             body["logprobs"] = logprobs
         if options.Grammar:
             body["structured_outputs"] = decode_grammar(options.Grammar)
-        return PromptRequest(request_id, body, origin)
+        return PromptRequest(request_id, body, origin, POLICY)
     body["messages"] = decode_messages(options.Messages)
     add_media(body["messages"], options)
     body.update(decode_metadata(options.Metadata))
@@ -75,7 +76,7 @@ def decode_predict(
     # With function.strict core sends a grammar of bare JSON beside the tools; it would forbid the model's own markup.
     if options.Grammar and not ("tools" in tools and tool_parser):
         body["structured_outputs"] = decode_grammar(options.Grammar)
-    return ChatRequest(request_id, body, origin)
+    return ChatRequest(request_id, body, origin, POLICY)
 
 
 def tools_active(request: GenerationRequest, *, tool_parser: bool) -> bool:

@@ -48,13 +48,12 @@ class TextIn(Enum):
 
 def encode_events(events: Sequence[StreamEvent], usage: Usage, *, text_in: TextIn) -> list[pb.Reply]:
     """The replies of one engine step, in order; none for events that only the end of the stream shows."""
+    if len(events) == 1 and isinstance(events[0], TextDelta):  # nearly always, and this runs once per token
+        return [_text_reply(events[0].text, usage, text_in)]
     replies: list[pb.Reply] = []
     for kind, group in groupby(events, _kind):
         if kind is TextDelta:
-            text = valid_text("".join(event.text for event in group if isinstance(event, TextDelta)))
-            reply = _reply(usage) if text_in is TextIn.MESSAGE else _reply(usage, pb.ChatDelta(content=text))
-            if text_in is not TextIn.DELTAS:
-                reply.message = encode_message(text)
+            reply = _text_reply("".join(event.text for event in group if isinstance(event, TextDelta)), usage, text_in)
         elif kind is ReasoningDelta:
             text = valid_text("".join(event.text for event in group if isinstance(event, ReasoningDelta)))
             reply = _reply(usage, pb.ChatDelta(reasoning_content=text))
@@ -64,6 +63,14 @@ def encode_events(events: Sequence[StreamEvent], usage: Usage, *, text_in: TextI
             continue
         replies.append(reply)
     return replies
+
+
+def _text_reply(text: str, usage: Usage, text_in: TextIn) -> pb.Reply:
+    text = valid_text(text)
+    reply = _reply(usage) if text_in is TextIn.MESSAGE else _reply(usage, pb.ChatDelta(content=text))
+    if text_in is not TextIn.DELTAS:
+        reply.message = encode_message(text)
+    return reply
 
 
 def _kind(event: StreamEvent) -> type[StreamEvent] | None:

@@ -16,6 +16,7 @@ from localai_proto import backend_pb2_grpc
 from vllm_nnrp.grpc_door.decode import decode_predict, is_left_to_core, tools_active
 from vllm_nnrp.grpc_door.encode import TextIn, encode_answer, encode_end, encode_events
 from vllm_nnrp.grpc_door.errors import Context, abort, rpc_errors
+from vllm_nnrp.grpc_door.stall import StallWatch
 from vllm_nnrp.grpc_door.task_rpcs import TaskServicer, request_id
 from vllm_nnrp.load_options import decode_model_options
 from vllm_nnrp.loading import Loader, root_cause
@@ -103,6 +104,8 @@ class TextServicer(TaskServicer):
                 await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, f"nothing was read for {STALL_S:g} s")
             except PeerGone:
                 return
+            finally:
+                writer.close()
 
     def _decode(self, request: pb.PredictOptions, rid: str) -> GenerationRequest:
         info = self._admit(request.ModelIdentity)
@@ -131,11 +134,15 @@ class Stalled(PeerGone):
 
 
 class _Writer:
-    """Writes one stream's replies, each with the running usage."""
+    """Writes one stream's replies, each with the running usage; of the task that makes it. close() it."""
 
     def __init__(self, context: Context, text_in: TextIn) -> None:
         self._context = context
         self._text_in = text_in
+        self._watch = StallWatch(STALL_S)
+
+    def close(self) -> None:
+        self._watch.close()
 
     async def emit(self, events: Sequence[StreamEvent], usage: Usage) -> None:
         for reply in encode_events(events, usage, text_in=self._text_in):
@@ -149,8 +156,7 @@ class _Writer:
     async def write(self, reply: pb.Reply) -> None:
         """Waits for flow control. Raises Stalled after STALL_S, PeerGone when the client is gone."""
         try:
-            async with asyncio.timeout(STALL_S):
-                await self._context.write(reply)
+            await self._watch.wait(self._context.write(reply))
         except TimeoutError as exc:
             raise Stalled("stalled") from exc
         except grpc.aio.BaseError as exc:
