@@ -70,6 +70,7 @@ async def test_nobody_at_the_socket_is_said_in_words(tmp_path: Path) -> None:
         (ROOT.pem.replace(b"MII", b"AII", 1), "holds no certificate, or a damaged one"),
         (b"", "holds no certificate, or a damaged one"),
     ],
+    ids=["missing", "two", "damaged", "empty"],  # workers must agree on them, and a certificate is made anew in each
 )
 def test_what_cannot_be_trusted(tmp_path: Path, data: bytes | None, words: str) -> None:
     file = tmp_path / "nowhere"
