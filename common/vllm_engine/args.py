@@ -8,8 +8,8 @@ import dataclasses
 import difflib
 import io
 import logging
-from collections.abc import Iterable, Sequence
-from types import NoneType, UnionType
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType, NoneType, UnionType
 from typing import Any, get_args
 
 from chatdelta import InvalidRequest
@@ -19,11 +19,15 @@ from vllm_engine.spec import EngineSpec
 log = logging.getLogger(__name__)
 TRUE_TEXTS = frozenset({"true", "1", "yes", "on"})
 FALSE_TEXTS = frozenset({"false", "0", "no", "off"})
+NOTHING: Mapping[str, Any] = MappingProxyType({})
 JSON_TYPES = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
 
 
-def build_engine_args(spec: EngineSpec) -> Any:
-    """AsyncEngineArgs for `spec`. Raises InvalidRequest for names or values vLLM does not take."""
+def build_engine_args(spec: EngineSpec, family_defaults: Mapping[str, Any] = NOTHING) -> Any:
+    """AsyncEngineArgs for `spec`, over what its vLLM family needs.
+
+    Raises InvalidRequest for names or values vLLM does not take.
+    """
     from vllm.engine.arg_utils import AsyncEngineArgs
 
     names = {field.name: field.type for field in dataclasses.fields(AsyncEngineArgs)}
@@ -33,6 +37,7 @@ def build_engine_args(spec: EngineSpec) -> Any:
     if spec.reasoning_parser:
         values["reasoning_parser"] = spec.reasoning_parser  # so that grammars wait for the end of the reasoning
     layers = (
+        family_defaults,
         spec.defaults,
         adapter_args(spec),
         spec.engine_args,

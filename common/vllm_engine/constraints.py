@@ -43,6 +43,8 @@ def check_constraint(params: SamplingParams, vllm_config: Any, tokenizer: Any, *
         if getattr(exc, "parameter", None) is not None:
             raise  # of another field, which vLLM names
         # Several libraries look at a grammar, and each has exceptions of its own.
+        if isinstance(exc, json.JSONDecodeError):
+            raise InvalidRequest(naming(field, "is not valid JSON"), code="invalid_body", param=field) from exc
         finding = str(exc.args[0]) if isinstance(exc, ValueError) and exc.args else "no grammar can be made of it"
         raise InvalidRequest(naming(field, finding), code="invalid_body", param=field) from exc
     # vLLM chooses a backend by request, but its engine uses the first request's for all that follow: after one schema

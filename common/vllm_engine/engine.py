@@ -26,16 +26,17 @@ from chatdelta import (
     Scores,
     Task,
     Timings,
+    UnsupportedOperation,
 )
+from chatserving.closing import closing
 from vllm_engine.adapters import Adapters
 from vllm_engine.bindings import Rendered, Runtime
 from vllm_engine.errors import translate
 from vllm_engine.in_flight import InFlight
 from vllm_engine.logprobs import token_logprobs
-from vllm_engine.pooling import Pooling, served_tasks
+from vllm_engine.pooling_tasks import served_tasks
 from vllm_engine.prompt_template import probe_template
 from vllm_engine.prompts import detokenize
-from vllm_engine.pump import Pump
 from vllm_engine.scoring import score
 from vllm_engine.split import TokenSplitter
 
@@ -71,7 +72,7 @@ class VllmEngine:
         self._folder = folder
         self._adapters = adapters
         self._in_flight = InFlight(runtime.llm)
-        self._pooling = Pooling(runtime.llm, self._in_flight, supported_tasks, adapters.of())
+        self._pooling = runtime.pooling(self._in_flight, supported_tasks, adapters.of())
         self._info = dataclasses.replace(info, tasks=served_tasks(self._pooling, supported_tasks))
         self._dead = asyncio.Event()
         self._stopped = False
@@ -104,6 +105,10 @@ class VllmEngine:
 
     async def score(self, request: ScoreRequest) -> Scores:
         with self._serving(request.request_id, Task.GENERATE):
+            if self._runtime.llm.vllm_config.lora_config is not None:
+                # It maps adapters to sequences where it would have to map them to tokens: wrong values, and on a CPU
+                # the end of the engine (vLLM issues 51594, 29955).
+                raise UnsupportedOperation("vLLM has no log-probabilities of a prompt while LoRA adapters are loaded")
             return await score(self._runtime.llm, self._in_flight, request, self._adapters.of())
 
     async def tokenize(self, request: GenerationRequest) -> tuple[int, ...]:
@@ -135,7 +140,10 @@ class VllmEngine:
             raise error from exc
 
     @contextlib.asynccontextmanager
-    async def _streaming(self, request: GenerationRequest, rendered: Rendered) -> AsyncGenerator[Pump[Any], None]:
+    async def _streaming(
+        self, request: GenerationRequest, rendered: Rendered
+    ) -> AsyncGenerator[AsyncGenerator[Any, None], None]:
+        """The engine's outputs. Those that nobody takes are merged by vLLM, and cut into tokens again by `_deltas`."""
         trace = request.policy.trace.traceparent() if request.policy.trace else None
         stream = self._runtime.llm.generate(
             rendered.prompt,
@@ -146,7 +154,7 @@ class VllmEngine:
             lora_request=self._adapters.of(request.body.get("model")),
             **rendered.generate_kwargs,
         )
-        async with self._in_flight.holding(request.request_id, (request.request_id,)), Pump(stream) as outputs:
+        async with self._in_flight.holding(request.request_id, (request.request_id,)), closing(stream) as outputs:
             yield outputs
 
     async def abort(self, request_id: str) -> bool:
@@ -182,7 +190,7 @@ class _Choice:
         self.splitter = TokenSplitter(tokenizer, skip_special_tokens=rendered.sampling_params.skip_special_tokens)
         self.tokenizer = tokenizer
         params = rendered.sampling_params
-        self.top_logprobs: int = -1 if params.logprob_token_ids else params.logprobs or 0
+        self.top_logprobs: int = -1 if getattr(params, "logprob_token_ids", None) else params.logprobs or 0
         self.names_tool = rendered.names_tool
         self.prompt_tokens = len(rendered.prompt_token_ids)
         self.completion_tokens = 0
@@ -207,17 +215,20 @@ def _deltas(output: Any, choices: list[_Choice]) -> Iterator[EngineDelta]:
             if token_id is not None:
                 choice.completion_tokens += 1
             reason = _finish_reason(choice_output.finish_reason, choice) if finished else None
-            yield dataclasses.replace(
-                delta,
-                choice_index=choice.index,
-                logprobs=logprobs[at : at + 1],
-                prompt_tokens=choice.prompt_tokens,
-                completion_tokens=choice.completion_tokens,
-                reasoning_tokens=choice.parser.reasoning_tokens,
-                cached_tokens=output.num_cached_tokens,
-                finish_reason=reason,
-                stop_reason=choice_output.stop_reason if finished else None,
-                timings=_timings(output.metrics) if finished and is_last else None,
+            yield EngineDelta(  # positional and not replace(): this runs once per token
+                choice.index,
+                delta.content,
+                delta.reasoning,
+                delta.tool_calls,
+                logprobs[at : at + 1],
+                choice.prompt_tokens,
+                choice.completion_tokens,
+                choice.parser.reasoning_tokens,
+                output.num_cached_tokens,
+                reason,
+                choice_output.stop_reason if finished else None,
+                delta.parser_failure,
+                _timings(output.metrics) if finished and is_last else None,
             )
 
 

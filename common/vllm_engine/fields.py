@@ -60,8 +60,11 @@ REFUSED: Mapping[str, tuple[Any, str]] = MappingProxyType(
 def taken_fields(body: Mapping[str, Any], *, offered: Set[str]) -> dict[str, Any]:
     """The fields of `body` that vLLM gets to see; `offered` are those of its request model, all others are dropped.
 
-    Raises InvalidRequest for a field that is not a client's.
+    Raises InvalidRequest for a field that is not a client's, or that this vLLM does not know yet.
     """
+    for name in sorted(body.keys() & TAKEN - offered):
+        if body[name] is not None:
+            raise InvalidRequest(f"{name} is not known to this vLLM", code="invalid_body", param=name)
     for name in sorted(offered & (body.keys() - TAKEN)):
         nothing, reason = REFUSED.get(name, (None, "it is not served"))
         if body[name] not in (None, {}, nothing):

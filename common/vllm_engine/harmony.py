@@ -7,9 +7,8 @@ import logging
 from collections.abc import Callable, Collection
 from typing import Any
 
-from chatdelta import EngineDelta
 from vllm_engine.alignment import Aligner
-from vllm_engine.calls import Sink
+from vllm_engine.calls import Said, Sink
 from vllm_engine.calls.fragments import Fragments
 from vllm_engine.errors import failure_of_parser
 
@@ -48,7 +47,7 @@ class Harmony:
     def called_tools(self) -> bool:
         return self._sink.called
 
-    def feed(self, text: str, token_id: int | None, *, finished: bool) -> EngineDelta:
+    def feed(self, text: str, token_id: int | None, *, finished: bool) -> Said:
         pieces = [(text, token_id)]
         if self._aligner is not None:
             pieces = list(self._aligner.feed(text, token_id, finished=finished))
@@ -70,9 +69,7 @@ class Harmony:
         found = self._sink.take()
         reasoning = "".join(self._reasoning)
         self._reasoning.clear()
-        return EngineDelta(
-            content=found.content, reasoning=reasoning, tool_calls=found.tool_calls, parser_failure=failure
-        )
+        return Said(found.content, reasoning, found.tool_calls, failure)
 
     def _step(self, text: str, token_id: int | None) -> None:
         if token_id is None:

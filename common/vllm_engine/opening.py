@@ -16,9 +16,13 @@ from typing import Any
 from chatdelta import BackendError, BackendFailure, EngineInfo
 from vllm_engine.adapters import Adapters
 from vllm_engine.args import build_engine_args
+from vllm_engine.bindings import select_binding
+from vllm_engine.bindings.families import FAMILIES
+from vllm_engine.bindings.probing import require_family
 from vllm_engine.child import CAUSE_FILE, PARENT_PID, describe
 from vllm_engine.environment import added, start_environment
 from vllm_engine.errors import for_peer
+from vllm_engine.host import require_host
 from vllm_engine.hub import require_known
 from vllm_engine.installation import Installation, find_installation
 from vllm_engine.parallel import BINDING, local_ranks, refuse_unrunnable, usable_cpus
@@ -93,16 +97,17 @@ def _load_failure(spec: EngineSpec, cause: str) -> BackendFailure:
 
 def _build_runtime(spec: EngineSpec, stat_loggers: Sequence[Any]) -> tuple[Any, EngineInfo]:
     installation = find_installation()
+    require_family(installation)
+    require_host(installation)
     require_known(spec.model)
-    from vllm_engine.bindings import select_binding
+    binding = select_binding(installation)
     from vllm_engine.media import CONNECTOR
 
     os.environ.setdefault("VLLM_MEDIA_CONNECTOR", CONNECTOR)
     os.environ[PARENT_PID] = str(os.getpid())
-    binding = select_binding(installation)
     binding.check_parsers(spec)
     refuse_without_extension(spec.tool_parser)
-    engine_args = build_engine_args(spec)
+    engine_args = build_engine_args(spec, binding.engine_defaults)
     draft = (engine_args.speculative_config or {}).get("model") or ""
     if "/" in draft:  # and no name of a method
         require_known(draft)
@@ -122,6 +127,7 @@ def engine_info(runtime: Any, spec: EngineSpec, installation: Installation, fami
         tool_parser=spec.tool_parser,
         reasoning_parser=spec.reasoning_parser,
         multimodal=bool(config.is_multimodal_model),
+        lacks={gap.name: gap.what for gap in FAMILIES[family].gaps},
         priority_scheduling=runtime.llm.vllm_config.scheduler_config.policy == "priority",
     )
 

@@ -11,9 +11,8 @@ import dataclasses
 import logging
 from collections.abc import Collection, Iterator
 
-from chatdelta import EngineDelta
 from vllm_engine.alignment import Aligner
-from vllm_engine.calls import CallReader, Sink
+from vllm_engine.calls import CallReader, Said, Sink
 from vllm_engine.calls.sink import NOTHING
 from vllm_engine.errors import failure_of_parser
 from vllm_engine.reasoning import Part, ReasoningReader
@@ -52,12 +51,12 @@ class Orchestrator:
         # Calls that were found in the step that failed are in the text that follows, and nowhere else.
         return self._parts.sink.called and self._calls_said == self._parts.sink.calls
 
-    def feed(self, text: str, token_id: int | None, *, finished: bool) -> EngineDelta:
+    def feed(self, text: str, token_id: int | None, *, finished: bool) -> Said:
         pieces: Iterator[tuple[str, int | None]] = iter(((text, token_id),))
         if self._parts.aligner is not None:
             pieces = self._parts.aligner.feed(text, token_id, finished=finished)
         if self._failed:
-            return EngineDelta(content="".join(piece for piece, _ in pieces))
+            return Said("".join(piece for piece, _ in pieces))
         said = NOTHING
         try:
             for piece, piece_id in pieces:
@@ -72,7 +71,7 @@ class Orchestrator:
             log.error("%s", failure_of_parser(exc), extra={"request_id": self._request_id})
             rest = self._unsaid + "".join(piece for piece, _ in pieces)
             self._failed = True
-            said = dataclasses.replace(said, content=said.content + rest, parser_failure=type(exc).__name__)
+            said = said._replace(content=said.content + rest, parser_failure=type(exc).__name__)
         return said
 
     def _step(self, text: str, token_id: int | None) -> None:
@@ -106,27 +105,32 @@ class Orchestrator:
             self._parts.calls.finish(cut=cut)
         self._parts.sink.finish()
 
-    def _take(self) -> EngineDelta:
+    def _take(self) -> Said:
         """What has been found since the last time."""
         found = self._parts.sink.take()
         reasoning, self._reasoning_text = self._reasoning_text, ""
-        self._calls_said += sum(call.name is not None for call in found.tool_calls)
-        calls = (text for call in found.tool_calls for text in (call.name, call.arguments))
-        for said in (reasoning, found.content, *calls):
-            if said:
-                self._unsaid = self._unsaid.partition(said)[2]  # nothing where a parser says it in other words
+        self._note(reasoning)
+        self._note(found.content)
+        for call in found.tool_calls:
+            self._calls_said += call.name is not None
+            self._note(call.name)
+            self._note(call.arguments)
         if not reasoning or not self._include_reasoning:
             return found
-        return EngineDelta(content=found.content, reasoning=reasoning, tool_calls=found.tool_calls)
+        return Said(found.content, reasoning, found.tool_calls)
+
+    def _note(self, said: str | None) -> None:
+        if said:
+            self._unsaid = self._unsaid.partition(said)[2]  # nothing where a parser says it in other words
 
 
-def _joined(first: EngineDelta, second: EngineDelta) -> EngineDelta:
+def _joined(first: Said, second: Said) -> Said:
     if first is NOTHING:
         return second
     if second is NOTHING:
         return first
-    return EngineDelta(
-        content=first.content + second.content,
-        reasoning=first.reasoning + second.reasoning,
-        tool_calls=first.tool_calls + second.tool_calls,
+    return Said(
+        first.content + second.content,
+        first.reasoning + second.reasoning,
+        first.tool_calls + second.tool_calls,
     )

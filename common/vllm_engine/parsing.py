@@ -7,9 +7,8 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from chatdelta import EngineDelta
 from vllm_engine.alignment import Aligner, fast_backend, token_decoder
-from vllm_engine.calls import CallReader, NamedArguments, RequiredCalls, Sink, native_calls, native_text
+from vllm_engine.calls import CallReader, NamedArguments, RequiredCalls, Said, Sink, native_calls, native_text
 from vllm_engine.harmony import Harmony
 from vllm_engine.orchestrator import Orchestrator, Parts
 from vllm_engine.reasoning import NativeReasoning, ReasoningReader
@@ -22,8 +21,8 @@ class PlainText:
     reasoning_tokens = 0
     called_tools = False
 
-    def feed(self, text: str, token_id: int | None, *, finished: bool) -> EngineDelta:
-        return EngineDelta(content=text)
+    def feed(self, text: str, token_id: int | None, *, finished: bool) -> Said:
+        return Said(text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +92,9 @@ def _call_reader(sink: Sink, context: ChoiceContext) -> CallReader | None:
     family = context.tool_parser_name or ""
     if not _may_call(context):
         return native_text(family, sink, native, request)
-    # Such a parser's required and named calls are bare JSON; the others' are constrained to their own markup.
-    if native.supports_required_and_named and not request._grammar_from_tool_parser:
+    # Such a parser's required and named calls are bare JSON (0.18: all), others' are constrained to their own markup.
+    takes_json = getattr(native, "supports_required_and_named", True)
+    if takes_json and not getattr(request, "_grammar_from_tool_parser", False):
         if request.tool_choice == "required":
             return RequiredCalls(sink, {tool.function.name for tool in request.tools})
         if hasattr(request.tool_choice, "function"):

@@ -13,4 +13,6 @@ def held_back(text: str, markers: Iterable[str]) -> int:
 
 def _overlap(text: str, marker: str) -> int:
     longest = min(len(text), len(marker) - 1)
+    if longest < 1 or marker[0] not in text[-longest:]:  # nearly always, and this runs once per token and marker
+        return 0
     return next((length for length in range(longest, 0, -1) if text.endswith(marker[:length])), 0)

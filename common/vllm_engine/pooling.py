@@ -95,14 +95,3 @@ class Pooling:
     async def _in_thread(self, process: Any, context: Any) -> None:
         """In the renderer's own thread, as vLLM's server does: a fast tokenizer is for one thread at a time."""
         await asyncio.get_running_loop().run_in_executor(self._llm.renderer._executor, process, context)
-
-
-def served_tasks(pooling: Pooling, supported_tasks: Sequence[str]) -> frozenset[Task]:
-    """Our tasks of a model. Raises InvalidRequest where there is none: nothing could be asked of it."""
-    tasks = pooling.tasks | ({Task.GENERATE} if "generate" in supported_tasks else set())
-    if not tasks:
-        raise InvalidRequest(
-            f"the model serves {', '.join(supported_tasks)}: neither text, embeddings nor the relevance of documents",
-            param="model",
-        )
-    return tasks

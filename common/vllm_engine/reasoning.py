@@ -4,16 +4,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from vllm_engine.partial import held_back
 
 PHRASES = ("valid_think_starts", "valid_response_starts")  # attributes: what begins a part, where no token does
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(NamedTuple):
     """What one token gave; `token_ids` go on to the tool parser together with `content`."""
 
     reasoning: str = ""
@@ -42,8 +40,8 @@ class NativeReasoning:
         self._held = ""
         self._token_ids: list[int] = []
         self.ended = bool(parser.is_reasoning_end(list(prompt_token_ids)))
-        if not self.ended:
-            parser.adjust_initial_state_from_prompt(prompt_token_ids)
+        if not self.ended and (adjust := getattr(parser, "adjust_initial_state_from_prompt", None)):  # from 0.26
+            adjust(prompt_token_ids)
 
     def feed(self, text: str, token_id: int | None) -> Part:
         ids = [] if token_id is None else [token_id]
@@ -71,7 +69,9 @@ class NativeReasoning:
     def _engine_step(self, text: str, ids: list[int]) -> Part:
         message = self.parser.extract_reasoning_streaming("", text, text, [], ids, ids)
         self.ended = self.parser.has_engine_confirmed_reasoning_end()
-        held = self.parser.finish_streaming() if self.ended else None
+        if not self.ended:  # nearly always, and this runs once per token
+            return Part(message.reasoning or "", message.content or "") if message is not None else Part()
+        held = self.parser.finish_streaming()
         found = [part for part in (message, held) if part is not None]
         return Part(
             "".join(part.reasoning or "" for part in found),

@@ -21,6 +21,7 @@ INT32 = 2**31 - 1
 BOUNDS: Mapping[str, tuple[float, float]] = MappingProxyType(
     {
         "n": (1, INT32),
+        "temperature": (0, 2),
         "max_tokens": (1, INT32),
         "max_completion_tokens": (1, INT32),
         "min_tokens": (0, INT32),
@@ -85,7 +86,7 @@ def _check_texts(request: Any) -> None:
     if not all(stops):
         raise refusal("stop", "must not hold an empty string")
     # vLLM takes the spaces off and looks for the first token of what is left.
-    if not all(word.strip() for word in request.bad_words):
+    if not all(word.strip() for word in getattr(request, "bad_words", None) or ()):  # 0.22: of a chat only
         raise refusal("bad_words", "must not hold a word of nothing but white space")
 
 

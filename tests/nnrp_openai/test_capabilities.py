@@ -86,6 +86,17 @@ def test_no_parsers() -> None:
     assert extensions_of(info)[0] == document(tool_calls=False, models=["scripted"], extensions=ALWAYS)
 
 
+def test_what_the_engines_vllm_lacks_is_said() -> None:
+    info = replace(SCRIPTED_INFO, lacks={"truncation_side": "a prompt is cut on its left only"})
+    lack = {
+        "name": "vllm.lacks.truncation_side",
+        "critical": False,
+        "description": "a prompt is cut on its left only",
+    }
+    expected = document(tool_calls=True, models=["scripted"], extensions=[*ALWAYS, REASONING, lack])
+    assert extensions_of(info)[0] == expected
+
+
 def test_no_model() -> None:
     assert extensions_of(None)[0] == document(tool_calls=False, models=[], extensions=ALWAYS)
 

@@ -10,6 +10,12 @@ import pytest
 
 from tests.parity.entries import Family
 from tests.parity.runs import Bench
+from tests.support.loops import share_loop
+
+
+@pytest.hookimpl(tryfirst=True)  # before the tests are put into an order
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    share_loop(items, Path(__file__).parent)
 
 
 class Benches:

@@ -22,6 +22,7 @@ from chatdelta import ChatRequest, EngineDelta, Origin
 from tests.parity.entries import Entry
 from tests.parity.runs import Bench, Outcome
 from vllm_engine.bindings import ChoiceParser
+from vllm_engine.calls import Said
 
 RANDOM_SPLITS = 200
 LARGEST_RANDOM_DELTA = 9
@@ -62,7 +63,7 @@ class Step:
     """One token: what the parser was fed with and how it was afterwards."""
 
     fed: tuple[str, int | None, bool]
-    said: EngineDelta
+    said: Said
     reasoning_tokens: int
     called_tools: bool
 
@@ -114,6 +115,9 @@ class Played:
     async def render(self, request: Any) -> Any:
         return dataclasses.replace(self._rendered, parsers=(self._parser,))
 
+    def pooling(self, *_: Any) -> Any:
+        raise NotImplementedError
+
     async def generate(self, *_: Any, **__: Any) -> AsyncGenerator[Any, None]:
         position = 0
         for size in chain(self._sizes, repeat(self._sizes[-1])):
@@ -135,7 +139,7 @@ class _Recording:
         self._parser = parser
         self._steps = steps
 
-    def feed(self, text: str, token_id: int | None, *, finished: bool) -> EngineDelta:
+    def feed(self, text: str, token_id: int | None, *, finished: bool) -> Said:
         said = self._parser.feed(text, token_id, finished=finished)
         self._steps.append(Step((text, token_id, finished), said, self.reasoning_tokens, self.called_tools))
         return said
@@ -157,10 +161,10 @@ class _Repeating:
         self._at = 0
         self.differs = False
 
-    def feed(self, text: str, token_id: int | None, *, finished: bool) -> EngineDelta:
+    def feed(self, text: str, token_id: int | None, *, finished: bool) -> Said:
         if self._at == len(self._steps) or self._steps[self._at].fed != (text, token_id, finished):
             self.differs = True
-            return EngineDelta()
+            return Said()
         self._at += 1
         return self._steps[self._at - 1].said
 

@@ -40,8 +40,11 @@ def delta_sizes(entry: Entry, count: int) -> Mapping[str, Sequence[int]]:
 
 
 async def score_family(family: Family, root: Path, tally: Tally, *, every_split: bool, modes: Sequence[str]) -> None:
-    bench = Bench(family, root)
-    for entry in entries((family,)):
+    found = list(entries((family,)))
+    if not found:
+        return
+    bench = Bench(found[0].family, root)
+    for entry in found:
         tally.entries += 1
         await score_entry(bench, entry, tally, modes)
         if every_split:

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
-from chatdelta import EngineDelta, ToolCallFragment
+from chatdelta import ToolCallFragment
 from vllm_engine.alignment import Aligner
-from vllm_engine.calls import NamedArguments, RequiredCalls, Sink
+from vllm_engine.calls import NamedArguments, RequiredCalls, Said, Sink
 from vllm_engine.orchestrator import Orchestrator, Parts
 from vllm_engine.reasoning import Part
 
@@ -138,7 +138,7 @@ class Raising:
         raise ValueError("at the end")
 
 
-def run(make: Callable[[Sink], Raising], texts: Sequence[str]) -> list[EngineDelta]:
+def run(make: Callable[[Sink], Raising], texts: Sequence[str]) -> list[Said]:
     sink = new_sink()
     orchestrator = Orchestrator(Parts(sink, calls=make(sink)), end_token_ids={END}, request_id="r-1")
     last = len(texts) - 1

@@ -2,11 +2,18 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 
 from tests.parity.corpus import FAMILIES
 from tests.parity.runs import Bench
+from tests.support.loops import share_loop
+
+
+@pytest.hookimpl(tryfirst=True)  # before the tests are put into an order
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    share_loop(items, Path(__file__).parent)
 
 
 @pytest.fixture(scope="session")

@@ -44,7 +44,7 @@ def test_the_backend_becomes_vllm(tmp_path: Path) -> None:
     ) as process:
         assert process.stdout is not None
         pid, *said = process.stdout.read().splitlines()
-    assert (int(pid), said, process.returncode) == (process.pid, ["9.9", "vllm", *ARGUMENTS], 7)
+    assert (int(pid), said, process.returncode) == (process.pid, ["9.9+cpu", "vllm", *ARGUMENTS], 7)
 
 
 def test_without_vllm_it_says_so(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

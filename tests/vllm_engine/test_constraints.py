@@ -11,6 +11,7 @@ import pytest
 from chatdelta import InvalidRequest
 from tests.parity.runs import Bench
 from tests.vllm_engine.scripted import answered, chat
+from tests.vllm_engine.versions import IS_NEWEST
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(300), pytest.mark.asyncio]
 
@@ -24,6 +25,8 @@ VALUE = {"level": 40, "tags": ["a", "b"]}
 NESTED = {"a": [{"b": {"c": 1}}]}
 LOOP = " \n" * 20
 TOOL = {"type": "function", "function": {"name": "f", "parameters": SCHEMA}}
+# Before 0.26 a forced call is bare JSON, and not the family's markup.
+CALL = '<tool_call>\n{"name": "f", "arguments": %s}\n</tool_call>' if IS_NEWEST else '[{"name": "f", "parameters": %s}]'
 
 
 async def grammar(bench: Bench, **fields: Any) -> Any:
@@ -53,7 +56,7 @@ FIELDS: list[tuple[str, dict[str, Any], str]] = [
     (
         "a forced call",
         {"tools": [TOOL], "tool_choice": "required"},
-        '<tool_call>\n{"name": "f", "arguments": %s}\n</tool_call>',
+        CALL,
     ),
     (
         "a tag of the client's own",

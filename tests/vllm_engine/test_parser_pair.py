@@ -114,16 +114,18 @@ def test_vllms_own_parsers_say_what_the_tokenizer_lacks(
     """And before the engine is started."""
     from vllm.v1.engine.async_llm import AsyncLLM
 
-    from vllm_engine.bindings import v0_26
+    from vllm_engine.bindings import select_binding
+    from vllm_engine.installation import find_installation
 
     class Args:
         def create_engine_config(self, _context: Any) -> Any:
             return bench.client.vllm_config
 
+    binding = select_binding(find_installation())
     monkeypatch.delattr(AsyncLLM, "from_vllm_config")
     (name,) = parsers.values()
     with pytest.raises(InvalidRequest, match=f"^{kind} '{name}' cannot be used with this model: .*token") as caught:
-        v0_26.BINDING.build(EngineSpec("tiny", ("tiny",), **parsers), Args(), ())
+        binding.build(EngineSpec("tiny", ("tiny",), **parsers), Args(), ())
     assert caught.value.param == kind
 
 

@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""The parts of vllm_engine that need no vLLM: versions, texts for peers, the pump."""
+"""The parts of vllm_engine that need no vLLM: versions, texts for peers."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncGenerator
 from typing import Any, Literal
 
 import pytest
@@ -15,7 +13,6 @@ from vllm_engine.args import unknown_name
 from vllm_engine.bindings import select_binding
 from vllm_engine.errors import for_peer, most_telling
 from vllm_engine.installation import Installation
-from vllm_engine.pump import Pump
 from vllm_engine.sampling import output_budget
 
 
@@ -91,41 +88,3 @@ def test_the_output_budget(limits: dict[str, int | None], budget: int) -> None:
 def test_an_unknown_name_says_the_closest() -> None:
     said = unknown_name("flag", "enable-prefix-cachin", ["enable_prefix_caching", "seed"])
     assert said == "unknown flag 'enable-prefix-cachin'; did you mean enable_prefix_caching?"
-
-
-@pytest.mark.asyncio
-async def test_the_pump_gives_all_items_and_then_the_streams_error() -> None:
-    async def stream() -> AsyncGenerator[int, None]:
-        for item in range(5):
-            yield item
-        raise KeyError("x")
-
-    got: list[int] = []
-
-    async def consume() -> None:
-        async with Pump(stream(), size=2) as items:
-            async for item in items:
-                got.append(item)
-
-    with pytest.raises(KeyError):
-        await consume()
-    assert got == [0, 1, 2, 3, 4]
-
-
-@pytest.mark.asyncio
-@pytest.mark.parametrize("size", [1, 64])
-async def test_leaving_the_pump_closes_the_stream_to_its_end(size: int) -> None:
-    closed = asyncio.Event()
-
-    async def stream() -> AsyncGenerator[int, None]:
-        try:
-            while True:
-                yield 1
-                await asyncio.sleep(0)
-        finally:
-            await asyncio.sleep(0)  # an abort awaits
-            closed.set()
-
-    async with Pump(stream(), size=size) as items:
-        assert await anext(items) == 1
-    assert closed.is_set()

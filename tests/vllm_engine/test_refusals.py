@@ -15,12 +15,14 @@ import pytest
 from chatdelta import InvalidRequest, Origin, PromptRequest
 from tests.parity.runs import Bench
 from tests.vllm_engine.scripted import answered, chat
+from tests.vllm_engine.versions import IS_NEWEST
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(300), pytest.mark.asyncio]
 
 HUGE = 10**30
 TOOL = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
 BAD_TOOL = {"type": "function", "function": {"name": "f", "parameters": {"type": 7}}}
+STRICT_BAD_TOOL = {"type": "function", "function": {"name": "f", "parameters": {"type": 7}, "strict": True}}
 NO_WORDS = ("Expecting", "pydantic", "ValueError", "Value error", "not supported between", "subscriptable", "iterable")
 
 
@@ -123,7 +125,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"tools": [1], "tool_choice": named("f")}, "tools.0.function.name"),
     ({"tools": [{"type": "function", "function": {"name": "f", "parameters": 5}}]}, "tools.0.function.parameters"),
     ({"tools": [BAD_TOOL], "tool_choice": "required"}, "tools"),
-    ({"tools": [{"type": "function", "function": {**BAD_TOOL["function"], "strict": True}}]}, "tools"),  # type: ignore[dict-item]
+    ({"tools": [STRICT_BAD_TOOL]}, "tools"),
     ({"tool_choice": "auto"}, "tool_choice"),
     ({"tools": [TOOL], "tool_choice": "x"}, "tool_choice"),
     ({"tools": [TOOL], "tool_choice": 5}, "tool_choice"),
@@ -168,7 +170,12 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("fields", "param"), REFUSED, ids=[json.dumps(fields)[:60] for fields, _ in REFUSED])
+# An older vLLM does not hold calls to their tools' schemas where tool_choice is auto, and names this place otherwise.
+NEWEST_ONLY = (json.dumps({"tools": [STRICT_BAD_TOOL]}), json.dumps({"response_format": {"type": "structural_tag"}}))
+ROWS = [row for row in REFUSED if IS_NEWEST or json.dumps(row[0]) not in NEWEST_ONLY]
+
+
+@pytest.mark.parametrize(("fields", "param"), ROWS, ids=[json.dumps(fields)[:60] for fields, _ in ROWS])
 async def test_a_refusal_of_a_chat_names_the_field(bench: Bench, fields: dict[str, Any], param: str) -> None:
     with pytest.raises(InvalidRequest) as caught:
         await answered(bench, chat(**fields))

@@ -82,10 +82,10 @@ REQUESTS: dict[str, tuple[GenerationRequest, dict[str, Any]]] = {
     ),
     "a raw prompt that says nothing": (PromptRequest("r", {"model": "tiny", "prompt": "Go."}, Origin("nnrp")), {}),
     "LocalAI's fields, where zero is a value": (
-        grpc(Temperature=0.5),
-        {"temperature": 0.5, "top_p": 1.0, "top_k": 0, "min_p": 0.0},
+        grpc(Temperature=0.5, Tokens=4),
+        {"temperature": 0.5, "top_p": 1.0, "top_k": 0, "min_p": 0.0, "max_tokens": 4},
     ),
-    "LocalAI's two fields that can be unset": (
+    "LocalAI's field that can be unset": (
         grpc(Temperature=0.5, Tokens=5, Penalty=1.1, TopP=0.5, TopK=2, MinP=0.25),
         {
             "temperature": 0.5,
@@ -110,6 +110,11 @@ async def test_the_file_fills_in_what_is_left_out(model: Model, what: str) -> No
 async def test_greedy_is_greedy_whatever_the_file_says(model: Model) -> None:
     assert (await model.parameters(grpc()))["temperature"] == 0.0
     assert (await model.parameters(openai(temperature=0)))["temperature"] == 0.0
+
+
+@pytest.mark.asyncio
+async def test_zero_tokens_of_localai_are_no_limit_whatever_the_file_says(model: Model) -> None:
+    assert (await model.parameters(grpc()))["max_tokens"] > 1000
 
 
 @pytest.mark.asyncio

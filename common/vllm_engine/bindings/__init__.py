@@ -13,18 +13,19 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Protocol
 
-from chatdelta import BackendFailure, EngineDelta, GenerationRequest
+from chatdelta import GenerationRequest
+from vllm_engine.bindings.probing import require_family, require_features
+from vllm_engine.calls.sink import Said
+from vllm_engine.in_flight import InFlight
 from vllm_engine.installation import Installation
+from vllm_engine.pooling_tasks import PoolingTasks
 from vllm_engine.spec import EngineSpec
-
-TESTED_ANCHORS = ("0.18.1", "0.22.1", "0.26.0")
-FAMILIES: Mapping[str, str] = MappingProxyType({"0.26": "vllm_engine.bindings.v0_26"})
 
 
 class ChoiceParser(Protocol):
     """The native parsers of one choice, driven one token at a time."""
 
-    def feed(self, text: str, token_id: int | None, *, finished: bool) -> EngineDelta:
+    def feed(self, text: str, token_id: int | None, *, finished: bool) -> Said:
         """Content, reasoning and tool-call fragments of one token; only those fields are set.
 
         Never raises for what a native parser does: from the point it failed on, text is plain content and the delta
@@ -60,11 +61,16 @@ class Runtime(Protocol):
     def tokenizer(self) -> Any: ...
     async def render(self, request: GenerationRequest) -> Rendered: ...
 
+    def pooling(self, in_flight: InFlight, supported_tasks: Sequence[str], lora_request: Any) -> PoolingTasks:
+        """Embeddings and relevance; without a task where the model or this vLLM has none."""
+
 
 class Binding(Protocol):
     """One vLLM family."""
 
     family: str
+    engine_defaults: Mapping[str, Any]
+    """Engine arguments that this family needs to be right, where the user says nothing else."""
 
     def check_parsers(self, spec: EngineSpec) -> None:
         """Raise InvalidRequest for a parser name this vLLM does not have or cannot import."""
@@ -73,22 +79,15 @@ class Binding(Protocol):
         """Build the engine; blocking, for a worker thread."""
 
     def borrow(self, client: Any, renderer: Any, spec: EngineSpec) -> Runtime:
-        """Use another server's engine, with that server's renderer."""
+        """Use another server's engine, with that server's renderer (None: one of our own)."""
+
+    def open_renderer(self, client: Any, spec: EngineSpec) -> Any:
+        """vLLM's object of this family that renders chats, on an engine client."""
 
 
 def select_binding(installation: Installation) -> Binding:
     """The binding of the installed vLLM. Raises BackendFailure naming version, missing feature and tested anchors."""
-    family = ".".join(installation.version.split(".")[:2])
-    if family not in FAMILIES:
-        raise BackendFailure(
-            f"vLLM {installation.version} is not supported: this build serves {', '.join(FAMILIES)} "
-            f"(tested anchors: {', '.join(TESTED_ANCHORS)})"
-        )
-    module = importlib.import_module(FAMILIES[family])
-    missing: list[str] = module.missing_features()
-    if missing:
-        raise BackendFailure(
-            f"vLLM {installation.version} lacks {', '.join(missing)}; tested anchors: {', '.join(TESTED_ANCHORS)}"
-        )
-    binding: Binding = module.BINDING
+    family = require_family(installation)
+    require_features(installation, family)
+    binding: Binding = importlib.import_module(family.module).BINDING
     return binding

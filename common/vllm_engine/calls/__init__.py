@@ -3,6 +3,6 @@
 
 from vllm_engine.calls.bare_json import NamedArguments, RequiredCalls
 from vllm_engine.calls.families import native_calls, native_text
-from vllm_engine.calls.sink import CallReader, Sink
+from vllm_engine.calls.sink import CallReader, Said, Sink
 
-__all__ = ["CallReader", "NamedArguments", "RequiredCalls", "Sink", "native_calls", "native_text"]
+__all__ = ["CallReader", "NamedArguments", "RequiredCalls", "Said", "Sink", "native_calls", "native_text"]

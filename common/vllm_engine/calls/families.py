@@ -64,6 +64,18 @@ FUNCTION_GEMMA = {
     "<end_function_call>": "<tool_call|>",
     "<escape>": '<|"|>',
 }
+# Engine-based from 0.26. Before, they complete a call that was cut, and some lose the text behind the last call.
+TAGS = ("<tool_call>", "</tool_call>")
+XML: Mapping[str, tuple[str, str]] = {
+    "qwen3_xml": TAGS,
+    "qwen3_coder": TAGS,
+    "mimo": TAGS,
+    "seed_oss": ("<seed:tool_call>", "</seed:tool_call>"),
+    "minimax_m2": ("<minimax:tool_call>", "</minimax:tool_call>"),
+    "functiongemma": ("<start_function_call>", "<end_function_call>"),
+}
+# Of these, whose streaming gives every argument as text.
+UNTYPED = frozenset({"seed_oss"})
 # Their regular expressions end the arguments at a line break.
 ONE_LINE = frozenset({"deepseek_v3", "deepseek_v31"})
 
@@ -74,16 +86,35 @@ def native_calls(family: str, sink: Sink, native: Any, tokenizer: Any, request: 
         markers = MARKERS[family](native)
         names = {tool.function.name for tool in request.tools}
         return Segments(sink, markers, _parse(family, native, markers, request), names)
-    if family == "functiongemma":
+    if family == "functiongemma" and is_engine_based("gemma4"):
         return Translated(native_calls("gemma4", sink, _gemma4(tokenizer, request), tokenizer, request), FUNCTION_GEMMA)
-    if family == "gemma4":
+    if family == "gemma4" and is_engine_based("gemma4"):
         keep_bare_values(native)
     if family == "step3":
         keep_arguments(native)
-    if native.engine_based_streaming:
+    if getattr(native, "engine_based_streaming", False):
         return EngineCalls(sink, native, request)
-    reader = CumulativeCalls(sink, native, lambda: type(native)(tokenizer, request.tools), request)
+    if family == "seed_oss":
+        native.is_thinking_end = True  # it gets no reasoning here, whose end it would wait for
+    reader = CumulativeCalls(
+        sink,
+        native,
+        lambda: type(native)(tokenizer, request.tools),
+        request,
+        ends=XML.get(family),
+        is_typed=family not in UNTYPED,
+    )
     return OneLineJson(reader, native.tool_call_start_token) if family in ONE_LINE else reader
+
+
+def is_engine_based(family: str) -> bool:
+    """Whether this vLLM's own parser of `family` is: from 0.26 many are, before none."""
+    from vllm.tool_parsers import ToolParserManager
+
+    try:
+        return bool(getattr(ToolParserManager.get_tool_parser(family), "engine_based_streaming", False))
+    except KeyError:
+        return False
 
 
 def native_text(family: str, sink: Sink, native: Any, request: Any) -> CallReader | None:
@@ -118,6 +149,9 @@ def _objects_parser(native: Any) -> Any:
 
     class ObjectsParser(Llama3JsonToolParser):  # type: ignore[misc]
         def __init__(self, tokenizer: Any) -> None:
-            ToolParser.__init__(self, tokenizer)  # Llama's own wants <|python_tag|> in the vocabulary
+            if hasattr(Llama3JsonToolParser, "json_decoder"):
+                ToolParser.__init__(self, tokenizer)  # Llama's own wants <|python_tag|> in the vocabulary
+            else:  # 0.18: it wants nothing, and has what it parses with in the object
+                super().__init__(tokenizer)
 
     return ObjectsParser(native.model_tokenizer)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -64,9 +65,22 @@ class EngineCalls:
 
 
 class CumulativeCalls:
-    """A parser that is given everything so far. At the end the whole-text parse says what it has missed."""
+    """A parser that is given everything so far. At the end the whole-text parse says what it has missed.
 
-    def __init__(self, sink: Sink, parser: Any, fresh_parser: Callable[[], Any], request: Any) -> None:
+    `ends` are what calls begin and end with, for a parser that completes a call which was cut, or that loses the text
+    behind the last one. Without `is_typed` arguments are those of the whole-text parse, at the end of each call.
+    """
+
+    def __init__(
+        self,
+        sink: Sink,
+        parser: Any,
+        fresh_parser: Callable[[], Any],
+        request: Any,
+        *,
+        ends: tuple[str, str] | None = None,
+        is_typed: bool = True,
+    ) -> None:
         self._sink = sink
         self._parser = parser
         self._fresh_parser = fresh_parser
@@ -74,7 +88,10 @@ class CumulativeCalls:
         self._fragments = Fragments(sink)
         self._text = ""
         self._token_ids: list[int] = []
+        self._ends = ends
+        self._is_typed = is_typed
         self._said = 0
+        self._said_last = False  # text, and no call since
 
     def feed(self, text: str, token_id: int | None) -> None:
         previous, previous_ids = self._text, self._token_ids
@@ -85,18 +102,48 @@ class CumulativeCalls:
         )
         if message is not None:
             self._said += len(message.content or "")
+            self._said_last = not message.tool_calls and (self._said_last or bool((message.content or "").strip()))
+        if not self._is_typed and message is not None:
+            for call in message.tool_calls:
+                if call.function is not None:
+                    call.function.arguments = ""
         self._fragments.add(message)
+        if not self._is_typed and self._ends is not None and self._ends[1] in text:
+            self._reach(whole_calls(self._fresh_parser(), self._text, self._request, lenient=True))
+
+    def _reach(self, calls: Sequence[Any]) -> None:
+        for index, call in enumerate(calls):
+            self._fragments.reach(index, call, call.function.arguments)
 
     def finish(self, *, cut: bool) -> None:
         calls = whole_calls(self._fresh_parser(), self._text, self._request, lenient=cut)
+        if cut and self._in_call():
+            calls = calls[: max(0, len(self._fragments.arguments) - 1)]
         unsaid = self._text[self._said :]
         if not calls and not self._fragments.found and not (cut and opens_a_call(self._parser, unsaid)):
             self._sink.text(unsaid)
-        for index, call in enumerate(calls):
-            self._fragments.reach(index, call, call.function.arguments)
+        self._reach(calls)
         if not calls and not cut and self._fragments.found:
-            self._fragments.rest(self._parser.get_remaining_unstreamed_args())
+            self._fragments.rest(unstreamed(self._parser))
         self._fragments.close(cut=cut)
+        if self._ends is not None and self._fragments.found and not self._said_last:
+            self._sink.text(self._text.rpartition(self._ends[1])[2] if not self._in_call() else "")
+
+    def _in_call(self) -> bool:
+        return self._ends is not None and self._text.rfind(self._ends[0]) > self._text.rfind(self._ends[1])
+
+
+def unstreamed(parser: Any) -> str:
+    """The arguments of the last call that the parser knows of and has not said; from 0.26 vLLM's parsers tell."""
+    if tell := getattr(parser, "get_remaining_unstreamed_args", None):
+        return str(tell())
+    if not parser.prev_tool_call_arr:
+        return ""
+    last = len(parser.prev_tool_call_arr) - 1
+    known = parser.prev_tool_call_arr[last].get("arguments", {})
+    text = known if isinstance(known, str) else json.dumps(known, ensure_ascii=False)
+    said: str = parser.streamed_args_for_tool[last] if last < len(parser.streamed_args_for_tool) else ""
+    return text[len(said) :] if text.startswith(said) else ""
 
 
 def opens_a_call(parser: Any, text: str) -> bool:

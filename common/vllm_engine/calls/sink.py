@@ -4,11 +4,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
-from chatdelta import EngineDelta, ToolCallFragment
+from chatdelta import ToolCallFragment
 
-NOTHING = EngineDelta()
+
+class Said(NamedTuple):
+    """What one token brought, by the names of EngineDelta; a tuple, since two dataclasses a token cost too much."""
+
+    content: str = ""
+    reasoning: str = ""
+    tool_calls: tuple[ToolCallFragment, ...] = ()
+    parser_failure: str | None = None
+
+
+NOTHING = Said()
 
 
 class Sink:
@@ -99,14 +109,15 @@ class Sink:
             self._content.append(self._white)
         self._white = ""
 
-    def take(self) -> EngineDelta:
-        self._flush_arguments()
+    def take(self) -> Said:
+        if self._pieces:
+            self._flush_arguments()
         if not self._content and not self._fragments:
             return NOTHING
-        delta = EngineDelta(content="".join(self._content), tool_calls=tuple(self._fragments))
+        said = Said("".join(self._content), "", tuple(self._fragments))
         self._content.clear()
         self._fragments.clear()
-        return delta
+        return said
 
 
 class CallReader(Protocol):

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from itertools import repeat
 from typing import Any
 
+import vllm.engine.protocol  # noqa: F401  # before vllm.renderers: 0.18 imports that in a circle
 from vllm.renderers import renderer_from_config
 from vllm.renderers.inputs.preprocess import extract_prompt_components
 from vllm.v1.engine import EngineCoreOutput, FinishReason
@@ -46,6 +47,7 @@ class ScriptedClient:
         self.model_config = vllm_config.model_config
         self.renderer = renderer_from_config(vllm_config)
         self.input_processor = InputProcessor(vllm_config, self.renderer)
+        self.io_processor: Any = None  # for models with a processor of their own; the server of 0.18 looks for it
         self.output_processor = OutputProcessor(self.renderer.tokenizer, log_stats=False)
         self.playback = Playback()
         self.generate_calls: list[Mapping[str, Any]] = []  # the keyword arguments of every generate()
@@ -56,13 +58,7 @@ class ScriptedClient:
         self, prompt: Any, sampling_params: Any, request_id: str, **kwargs: Any
     ) -> AsyncGenerator[Any, None]:
         self.generate_calls.append({"sampling_params": sampling_params, **kwargs})
-        request = self.input_processor.process_inputs(
-            request_id, prompt, sampling_params, supported_tasks=("generate",)
-        )
-        text, _, _ = extract_prompt_components(self.model_config, prompt)
-        self.input_processor.assign_request_id(request)
-        queue = RequestOutputCollector(sampling_params.output_kind, request.request_id)
-        playing = self._add(request, text, queue)
+        request, queue, playing = self._submit(prompt, sampling_params, request_id)
         finished = False
         try:
             for size in self.playback.sizes():
@@ -78,25 +74,35 @@ class ScriptedClient:
             if not finished:
                 await self.abort(request.request_id, internal=True)
 
-    def _add(self, request: Any, text: str | None, queue: Any) -> list[_Choice]:
+    def _submit(self, prompt: Any, sampling_params: Any, request_id: str) -> tuple[Any, Any, list[ScriptedChoice]]:
+        """The engine's request, the collector of its outputs, and its choices."""
+        request = self.input_processor.process_inputs(
+            request_id, prompt, sampling_params, supported_tasks=("generate",)
+        )
+        text, _, _ = extract_prompt_components(self.model_config, prompt)
+        self.input_processor.assign_request_id(request)
+        queue = RequestOutputCollector(sampling_params.output_kind, request.request_id)
+        return request, queue, self._add(request, text, queue)
+
+    def _add(self, request: Any, text: str | None, queue: Any) -> list[ScriptedChoice]:
         """As AsyncLLM.add_request does: one child request per choice."""
         params = request.params
         if params.n == 1:
             self.output_processor.add_request(request, text, None, 0, queue)
-            return [_Choice(request.request_id, params, self._script(0))]
+            return [ScriptedChoice(request.request_id, params, self._script(0))]
         parent = ParentRequest(request)
         playing = []
         for index in range(params.n):
             child = copy.copy(request)
             child.request_id, child.sampling_params = parent.get_child_info(index)
             self.output_processor.add_request(child, text, parent, index, queue)
-            playing.append(_Choice(child.request_id, child.sampling_params, self._script(index)))
+            playing.append(ScriptedChoice(child.request_id, child.sampling_params, self._script(index)))
         return playing
 
     def _script(self, index: int) -> Sequence[int]:
         return self.playback.choices[min(index, len(self.playback.choices) - 1)]
 
-    def _step(self, playing: Sequence[_Choice], size: int) -> None:
+    def _step(self, playing: Sequence[ScriptedChoice], size: int) -> None:
         """`size` tokens of every choice; the collector merges them into one delta, as for a late consumer."""
         for _ in range(size):
             for choice in playing:
@@ -115,7 +121,7 @@ class ScriptedClient:
     def shutdown(self, timeout: float | None = None) -> None: ...
 
 
-class _Choice:
+class ScriptedChoice:
     """The scheduler's view of one choice being played."""
 
     def __init__(self, request_id: str, params: Any, token_ids: Sequence[int]) -> None:

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""vLLM 0.26's own chat server on a scripted client, and our engine on the same client."""
+"""vLLM's own chat server on a scripted client, and our engine on the same client."""
 
 from __future__ import annotations
 
+import inspect
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,12 +14,12 @@ from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionReque
 from vllm.entrypoints.openai.chat_completion.serving import OpenAIServingChat
 from vllm.entrypoints.openai.models.protocol import BaseModelPath
 from vllm.entrypoints.openai.models.serving import OpenAIServingModels
-from vllm.renderers.online_renderer import OnlineRenderer
 
 from chatdelta import EngineInfo
 from vllm_engine.adapters import Adapters
-from vllm_engine.bindings.v0_26 import Runtime026
+from vllm_engine.bindings import select_binding
 from vllm_engine.engine import VllmEngine
+from vllm_engine.installation import find_installation
 from vllm_engine.oracle.client import ScriptedClient
 from vllm_engine.spec import EngineSpec
 
@@ -35,38 +36,45 @@ def scripted_config(folder: Path, **engine_args: Any) -> Any:
 
 def scripted_engine(client: ScriptedClient, spec: EngineSpec) -> VllmEngine:
     """Our engine on `client`."""
-    runtime = Runtime026(client, spec)
+    installation = find_installation()
+    binding = select_binding(installation)
+    runtime = binding.borrow(client, None, spec)
     info = EngineInfo(
         model_names=spec.names,
         max_model_len=client.model_config.max_model_len,
-        engine_version="0.26.0",
-        binding="0.26",
+        engine_version=installation.version,
+        binding=binding.family,
         tool_parser=spec.tool_parser,
         reasoning_parser=spec.reasoning_parser,
     )
     return VllmEngine(runtime, info, adapters=Adapters(spec))
 
 
+def _renderer_parameter() -> str:
+    """`online_renderer`, or before 0.26 `openai_serving_render`."""
+    names = inspect.signature(OpenAIServingChat).parameters
+    return next(name for name in ("online_renderer", "openai_serving_render") if name in names)
+
+
+def _keep_parsers(serving: OpenAIServingChat) -> None:
+    """0.22 has one class for the parsers of all its serving objects: the last one made would change the others."""
+    shared = getattr(serving, "parser_cls", None)
+    if shared is not None and shared.__name__ == "_WrappedParser":
+        names = ("reasoning_parser_cls", "tool_parser_cls")
+        serving.parser_cls = type("Parsers", (shared,), {name: getattr(shared, name) for name in names})
+
+
 class Oracle:
     """vLLM's OpenAIServingChat on `client`, with auto tool choice, as `vllm serve` builds it."""
 
     def __init__(self, client: ScriptedClient, spec: EngineSpec) -> None:
-        renderer = OnlineRenderer(
-            client.model_config,
-            client.renderer,
-            request_logger=None,
-            chat_template=None,
-            chat_template_content_format="auto",
-            enable_auto_tools=True,
-            tool_parser=spec.tool_parser,
-            reasoning_parser=spec.reasoning_parser,
-        )
+        renderer = select_binding(find_installation()).open_renderer(client, spec)
         models = OpenAIServingModels(client, [BaseModelPath(name=name, model_path=spec.model) for name in spec.names])
         self.serving = OpenAIServingChat(
             client,
             models,
             "assistant",
-            online_renderer=renderer,
+            **{_renderer_parameter(): renderer},
             request_logger=None,
             chat_template=None,
             chat_template_content_format="auto",
@@ -74,6 +82,7 @@ class Oracle:
             tool_parser=spec.tool_parser,
             reasoning_parser=spec.reasoning_parser or "",
         )
+        _keep_parsers(self.serving)
 
     async def complete(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """The whole chat-completion body. Raises OracleError for an error answer."""

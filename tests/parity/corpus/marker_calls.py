@@ -87,7 +87,10 @@ FAMILIES = (
             after=True,
             own_markup=True,
         ),
-        special_tokens=("<|channel>", "<channel|>", "<|tool_call>", "<tool_call|>", QUOTE, "<|turn>", "<turn|>"),
+        special_tokens=(
+            *("<|channel>", "<channel|>", "<|tool_call>", "<tool_call|>", QUOTE, "<|turn>", "<turn|>"),
+            "<|tool_response>",  # 0.22's parser wants it in the vocabulary, as Gemma's has it
+        ),
         generation_prompt="<|turn>model\n",
     ),
 )

@@ -20,8 +20,10 @@ from vllm_nnrp.processes import exit_now
 from vllm_nnrp.settings import Settings
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import ModuleType
 
+    from nnrp_wire import FrameCounts
     from vllm_nnrp.metrics import Metrics
     from vllm_nnrp.nnrp_door import NnrpDoor
 
@@ -48,7 +50,7 @@ class BackendProcess:
     def __init__(self, settings: Settings, open_engine: OpenEngine) -> None:
         self._settings = settings
         self._host = EngineHost(max_operations=settings.max_operations, drain_s=settings.grace_s)
-        self._metrics = None if settings.metrics is None else _metrics(self._host)
+        self._metrics = None if settings.metrics is None else _metrics(self._host, self._frames)
         metrics_sinks = (self._metrics.sink,) if self._metrics else ()
         self._runner = RequestRunner(self._host, (LogSink(), *metrics_sinks))
         self._loader = Loader(
@@ -106,6 +108,9 @@ class BackendProcess:
             await self._show_error()
         is_clean = await self._shut_down()
         return replace(ending, clean=is_clean)
+
+    def _frames(self) -> FrameCounts | None:
+        return self._nnrp.frames if self._nnrp else None
 
     def _open_metrics(self) -> None:
         """Raises BindFailed."""
@@ -218,11 +223,11 @@ class BackendProcess:
         return not late
 
 
-def _metrics(host: EngineHost) -> Metrics:
+def _metrics(host: EngineHost, frames: Callable[[], FrameCounts | None]) -> Metrics:
     """Imported when it is wanted: prometheus_client is an extra."""
     from vllm_nnrp.metrics import Metrics
 
-    return Metrics(lambda: host.in_flight)
+    return Metrics(lambda: host.in_flight, frames)
 
 
 def _nnrp_door() -> ModuleType:

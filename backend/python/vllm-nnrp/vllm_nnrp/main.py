@@ -17,8 +17,9 @@ from contextlib import suppress
 
 from chatdelta import Engine
 from vllm_engine import EngineSpec
+from vllm_engine.bindings.probing import unsupported_vllm
 from vllm_engine.command_line import become_vllm
-from vllm_nnrp.backend_process import BackendProcess, Ending
+from vllm_nnrp.backend_process import FAILURE, BackendProcess, Ending
 from vllm_nnrp.loading import OpenEngine
 from vllm_nnrp.parent_watch import watch_parent
 from vllm_nnrp.processes import exit_now
@@ -47,6 +48,9 @@ def main(
     except SettingsError as exc:
         print(f"vllm-nnrp: {exc}", file=sys.stderr)
         return USAGE_ERROR
+    if open_engine is None and (refusal := unsupported_vllm()) is not None:
+        print(f"vllm-nnrp: {refusal}", file=sys.stderr)
+        return FAILURE
     configure_logging(settings.log_level)
     return asyncio.run(serve(settings, open_engine or open_vllm, parent_pid or os.getppid()))
 

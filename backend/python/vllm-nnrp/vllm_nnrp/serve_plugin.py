@@ -77,13 +77,28 @@ class NnrpEndpoint:
         self._door = await open_nnrp(
             urls,
             self._host,
-            RequestRunner(self._host, (LogSink(), *_metrics(self._host))),
+            RequestRunner(self._host, (LogSink(), *self._metrics())),
             settings,
             required=True,
             max_operations=self._settings.max_operations,
             changed=self._announce,
         )
         self._announce()
+
+    def _metrics(self) -> tuple[Any, ...]:
+        """In the registry that the server's own /metrics shows, if it has one."""
+        try:
+            from prometheus_client import REGISTRY
+
+            from nnrp_openai.observability import PrometheusSink
+        except ImportError:
+            return ()
+        sink = PrometheusSink(
+            REGISTRY,
+            in_flight=lambda: self._host.in_flight,
+            frames=lambda: self._door.frames if self._door else None,
+        )
+        return (sink,)
 
     def _announce(self) -> None:
         assert self._door is not None
@@ -105,14 +120,3 @@ def served_spec(args: Namespace) -> EngineSpec:
         tool_parser=tools,
         reasoning_parser=args.structured_outputs_config.reasoning_parser or None,
     )
-
-
-def _metrics(host: EngineHost) -> tuple[Any, ...]:
-    """In the registry that the server's own /metrics shows, if it has one."""
-    try:
-        from prometheus_client import REGISTRY
-
-        from nnrp_openai.observability import PrometheusSink
-    except ImportError:
-        return ()
-    return (PrometheusSink(REGISTRY, in_flight=lambda: host.in_flight),)
