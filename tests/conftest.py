@@ -8,6 +8,7 @@ Workers (`-n 2 --dist loadgroup`) take whole files, the slow ones first; all tha
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -31,6 +32,10 @@ def is_soak(request: pytest.FixtureRequest) -> bool:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if worker := os.environ.get("PYTEST_XDIST_WORKER"):  # gw0, gw1, …
+        # Two engines that compute on the same cores wait for each other's threads most of the time.
+        cpus = sorted(os.sched_getaffinity(0))
+        os.environ.setdefault("VLLM_CPU_OMP_THREADS_BIND", str(cpus[int(worker[2:]) % len(cpus)]))
     config.stash[_FIGURES] = []
 
 

@@ -148,7 +148,7 @@ WRONG_ENVELOPES = {
     "another model": (wrapped(body(model="gpt-9")), "unsupported_model"),
     "no messages": (wrapped(body(messages=None)), "missing_messages"),
     "10 MB of nested JSON": (b"[" * 5_000_000 + b"]" * 5_000_000, "invalid_body"),
-    "a temperature below zero": (wrapped(body(temperature=-1)), "invalid_request"),
+    "a temperature below zero": (wrapped(body(temperature=-1)), "invalid_body"),
     "a field of the wrong type": (wrapped(body(max_tokens="many")), "invalid_body"),
     "a prompt that is too long": (
         wrapped(body(messages=[{"role": "user", "content": "hello " * 9000}])),

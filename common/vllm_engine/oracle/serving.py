@@ -15,6 +15,7 @@ from vllm.entrypoints.openai.chat_completion.serving import OpenAIServingChat
 from vllm.entrypoints.openai.models.protocol import BaseModelPath
 from vllm.entrypoints.openai.models.serving import OpenAIServingModels
 
+import vllm_engine.media  # noqa: F401 - registers the connector that a real engine's start names in the environment
 from chatdelta import EngineInfo
 from vllm_engine.adapters import Adapters
 from vllm_engine.bindings import select_binding
