@@ -17,6 +17,7 @@ SYSTEM_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 # What would change which requirements are installed from where.
 OURS = (
     "BUILD_",
+    "LD_LIBRARY_",
     "CUDA_",
     "PYTHON",
     "PORTABLE_",
