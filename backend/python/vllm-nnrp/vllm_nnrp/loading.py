@@ -90,6 +90,7 @@ class Loader:
     async def _free(self) -> None:
         await self._host.free()
         gc.unfreeze()
+        gc.collect()  # an engine's client is a knot of references, with pipes in it; nothing is served that could wait
         self.identity = ""
 
     async def _owned(self, work: Coroutine[Any, Any, None]) -> None:
