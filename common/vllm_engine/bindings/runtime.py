@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import abc
 import contextlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -35,7 +36,7 @@ from vllm_engine.spec import EngineSpec
 MAX_CHOICES = 16384  # vLLM's own default from 0.22 on; 0.18 has no limit
 
 
-class FamilyRuntime:
+class FamilyRuntime(abc.ABC):
     """A built engine; a family's own runtime says what it does otherwise.
 
     `parser_class` is one like vLLM's unified parsers: it takes `(tokenizer, tools, chat_template_kwargs=,
@@ -84,9 +85,9 @@ class FamilyRuntime:
 
         return str(get_tool_call_id_type(self._model_config))
 
+    @abc.abstractmethod
     def past_calls(self, chat: ChatCompletionRequest, conversation: Any) -> int:
         """How many calls the chat has already."""
-        raise NotImplementedError
 
     # What they do alike
 
