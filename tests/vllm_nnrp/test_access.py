@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import Any
 
@@ -55,14 +54,13 @@ def request_of(name: str) -> Any:
 
 
 def call(stub: Any, name: str, request: Any, **options: Any) -> Any:
-    """Start the RPC in the way of its kind."""
-    if METHODS[name].client_streaming:
+    """Start the RPC in the way of its kind. A stream of requests stays empty.
 
-        async def requests() -> AsyncIterator[Any]:
-            yield request
-
-        return getattr(stub, name)(requests(), **options)
-    return getattr(stub, name)(request, **options)
+    A client of grpc.aio that writes into a stream which the server has ended calls that INTERNAL, whatever the server
+    said.
+    """
+    method = getattr(stub, name)
+    return method(**options) if METHODS[name].client_streaming else method(request, **options)
 
 
 def kind(name: str) -> str:

@@ -29,12 +29,13 @@ from vllm_nnrp.client.transport import ClientError, NnrpTarget
 from vllm_nnrp.conformance.frames import read_frame
 from vllm_nnrp.conformance.instructions import Instructions, encoded, envelope_of, instructions_of, without_token
 from vllm_nnrp.conformance.models import Case, Json
-from vllm_nnrp.conformance.observed import TERMINAL_FRAMES, Observed, Seen
+from vllm_nnrp.conformance.observed import PARTIAL, TERMINAL_FRAMES, Observed, Seen
 
 OPERATION_ID, FRAME_ID = 1, 1  # of the case
 NEXT_OPERATION_ID, NEXT_FRAME_ID = 2, 2  # of what follows it
 SESSION_SCOPE = 0
 MAX_REFUSED = 3  # frames in a row that the client's library refuses: it is not going to get better
+MAX_CROSSED = 1_000  # the same after a SUPERSEDE of ours, see _Exchange._refused
 
 
 def run_case(target: NnrpTarget, case: Case, *, timeout_s: float) -> Observed:
@@ -61,6 +62,7 @@ class _Observer:
         self.problems: list[str] = []
         self.events = 0
         self.is_ended = False
+        self.last_sequence = 0  # the terminal's, which counts the partials before it
 
     def sent(self, frame: str, detail: Json) -> None:
         self._frames.append(Seen(frame, self._now_us(), None, detail, sent=True))
@@ -77,7 +79,13 @@ class _Observer:
         self._frames.append(seen)
         self.problems += problems
         self.events += seen.event is not None
-        self.is_ended = self.is_ended or seen.is_terminal
+        if seen.is_terminal and not self.is_ended:
+            self.is_ended = True
+            self.last_sequence = int(seen.detail.get("result_sequence", 0))
+
+    def partials(self) -> int:
+        """How many have come."""
+        return sum(frame.frame == PARTIAL for frame in self._frames)
 
     def observed(self) -> Observed:
         return Observed(tuple(self._frames), tuple(self.problems))
@@ -99,6 +107,8 @@ class _Exchange:
         self._next = encode_capabilities_get(token)
         self._token = token
         self._is_next_ended = False
+        self._is_superseded = False
+        self._crossed = 0
 
     def run(self, case: Case) -> None:
         envelope = envelope_of(case, self._token)
@@ -119,6 +129,7 @@ class _Exchange:
             ):
                 self._observer.problems.append(f"no terminal within {self._timeout_s:g} s")
                 return
+        self._check_crossed()
         if not is_next_sent:
             self._submit_next()
         if not self._poll_until(lambda: self._is_next_ended):
@@ -144,6 +155,7 @@ class _Exchange:
         self._observer.sent("SUPERSEDE", {"operation_id": OPERATION_ID, "new_operation_id": NEXT_OPERATION_ID})
         reason = ResultDropReasonCode.SUPERSEDED
         self._session.supersede(SupersedeMetadata(OPERATION_ID, NEXT_OPERATION_ID, 1, reason, 0, 0))
+        self._is_superseded = True
         self._submit_next()
 
     def _deadline(self, after_ms: int) -> None:
@@ -167,16 +179,35 @@ class _Exchange:
         give_up_s = time.monotonic() + self._timeout_s
         refused = 0
         while not is_done():
-            if time.monotonic() > give_up_s or refused == MAX_REFUSED:
+            if time.monotonic() > give_up_s or refused == MAX_REFUSED or self._crossed == MAX_CROSSED:
                 return False
             try:
                 for native in self._polled():
                     self._take(native)
                 refused = 0
             except NativeRuntimeError as exc:
-                refused += 1
-                self._observer.problems.append(f"the client's library refuses a frame: {exc}")
+                refused += self._refused(exc)
         return True
+
+    def _refused(self, exc: NativeRuntimeError) -> int:
+        """How many frames are refused that should not be.
+
+        After its own SUPERSEDE the SDK's client refuses the partials of the old operation that were on their way by
+        then, and does not say which frame it was: they are counted, and compared when the terminal says how many.
+        """
+        if self._is_superseded and not self._observer.is_ended:
+            self._crossed += 1
+            return 0
+        self._observer.problems.append(f"the client's library refuses a frame: {exc}")
+        return 1
+
+    def _check_crossed(self) -> None:
+        """The terminal has the next number after the partials: each must have come, or have crossed our SUPERSEDE."""
+        missing = self._observer.last_sequence - 1 - self._observer.partials()
+        if self._is_superseded and missing != self._crossed:
+            self._observer.problems.append(
+                f"{self._crossed} frames are refused after the SUPERSEDE, but {missing} partials are missing"
+            )
 
     def _polled(self) -> Iterator[NativeRuntimeEvent]:
         for native in self._session.poll_events_batch(max_events=1, timeout_ms=POLL_MS):
