@@ -129,8 +129,7 @@ class EngineHost:
         await self._abort_rest(engine)
         if self._watch is not None:
             self._watch.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._watch
+            await asyncio.wait((self._watch,))  # not its CancelledError, whose traceback would hold the engine
             self._watch = None
         await engine.stop()
 

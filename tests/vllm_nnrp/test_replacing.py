@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 import asyncio
+import weakref
 from typing import Any
 
 import grpc
 import pytest
 
 from chatdelta import Engine, EngineDelta, FinishReason
-from chatdelta.testing import ScriptedEngine, Step, Wait
+from chatdelta.testing import ScriptedEngine, Step, Wait, text_script
 from localai_proto import backend_pb2 as pb
 from tests.support.waiting import until
 from tests.vllm_nnrp.doors import chat, open_door, status_of
@@ -67,6 +68,34 @@ async def test_a_stream_that_outlives_the_grace_time_is_aborted_and_the_other_mo
         assert (code, "model identity mismatch" in details) == (grpc.StatusCode.NOT_FOUND, True)
         other = door.stub.PredictStream(chat(ModelIdentity="org/b"))
         assert (await anext(aiter(other))).message == b"a"
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("is_freed", [False, True], ids=["replaced", "freed"])
+async def test_nothing_is_left_of_an_engine_that_holds_itself(is_freed: bool) -> None:
+    left: list[weakref.ref[Engine]] = []
+
+    async def open_engine(_spec: EngineSpec) -> Engine:
+        engine: Any = Knot(text_script("a"))
+        left.append(weakref.ref(engine))
+        return engine
+
+    async with open_door(is_loaded=False, open_engine=open_engine) as door:
+        assert (await load(door, "org/a")).success
+        if is_freed:
+            await door.stub.Free(pb.HealthMessage())
+        else:
+            assert (await load(door, "org/b")).success
+        assert left[0]() is None
+        assert [each() is None for each in left[1:]] == [False] * (len(left) - 1)
+
+
+class Knot(ScriptedEngine):
+    """An engine that only the collector can free."""
+
+    def __init__(self, script: tuple[Step, ...]) -> None:
+        super().__init__(script)
+        self.itself = self
 
 
 @pytest.mark.asyncio

@@ -44,6 +44,7 @@ class Loader:
         self._after = after
         self._has_identity = has_identity
         self._tasks: set[asyncio.Task[None]] = set()
+        self._has_loaded = False
         self.identity = ""  # of the loaded model
         self.text_in_message: bool | None = None  # what its options say
 
@@ -64,10 +65,7 @@ class Loader:
             log.warning("%s", warning)
         await asyncio.to_thread(refuse_unservable, plan.spec)
         await self._before(plan)
-        gc.unfreeze()  # what the last model leaves behind can be found again
         await self._host.load(plan.spec.key(), lambda: self._open(plan))
-        # A full collection would go through all of vLLM and torch, and every stream would wait for it.
-        gc.freeze()
         self.identity = plan.identity if self._has_identity else ""
         self.text_in_message = plan.text_in_message
         log.info("model loaded: %s", plan.identity)
@@ -77,8 +75,11 @@ class Loader:
         """Say what was chosen and why; a default parser that cannot be had names its way out."""
         for name, chosen in plan.choices.items():
             log.info("%s: %s", name, chosen)
+        if self._has_loaded:
+            _collect()
+        self._has_loaded = True
         try:
-            return await self._open_engine(plan.spec)
+            engine = await self._open_engine(plan.spec)
         except InvalidRequest as exc:
             kind = (exc.param or "").replace(" ", "_")
             choice = plan.choices.get(kind)
@@ -86,11 +87,13 @@ class Loader:
                 raise
             message = f"{exc} ({choice.source}; the option {kind}:none does without)"
             raise InvalidRequest(message, code=exc.info().code, param=exc.param) from exc
+        # A full collection would go through all of vLLM and torch, and every stream would wait for it.
+        gc.freeze()
+        return engine
 
     async def _free(self) -> None:
         await self._host.free()
-        gc.unfreeze()
-        gc.collect()  # an engine's client is a knot of references, with pipes in it; nothing is served that could wait
+        _collect()
         self.identity = ""
 
     async def _owned(self, work: Coroutine[Any, Any, None]) -> None:
@@ -104,6 +107,12 @@ class Loader:
         if not task.cancelled() and (error := task.exception()) is not None:
             # Also marks the error as seen, for the case that its caller has hung up.
             log.error("%s", root_cause(error), exc_info=None if isinstance(error, BackendError) else error)
+
+
+def _collect() -> None:
+    """What a model left: an engine's client is a knot of references, with pipes in it. Nothing is served meanwhile."""
+    gc.unfreeze()
+    gc.collect()
 
 
 def root_cause(error: BaseException) -> str:
