@@ -76,7 +76,7 @@ async def test_nothing_is_left_of_an_engine_that_holds_itself(is_freed: bool) ->
     left: list[weakref.ref[Engine]] = []
 
     async def open_engine(_spec: EngineSpec) -> Engine:
-        engine: Any = Knot(text_script("a"))
+        engine = Knot(text_script("a"))
         left.append(weakref.ref(engine))
         return engine
 
