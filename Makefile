@@ -20,7 +20,7 @@ PYTEST = $(PYTHON_IN_VENV) -m pytest -n $(WORKERS) --dist loadgroup --no-loadsco
 timed = @start=$$(date +%s); trap 'echo "make $@: $$(($$(date +%s) - start)) s"' EXIT; $(1)
 
 .DEFAULT_GOAL := help
-.PHONY: evidence release-check smoke-gpu test-fresh help install dev-venv check test test-bindings soak faults parity bench demo run protogen lock dist wheel docker-build-backend test-image clean
+.PHONY: evidence release-check smoke-gpu test-doctor test-fresh help install dev-venv check test test-bindings soak faults parity bench demo run protogen lock dist wheel docker-build-backend test-image clean
 
 help: ## name the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -91,6 +91,9 @@ docker-build-backend: dist ## LocalAI's image of it; CONTAINER_ENGINE, BASE_IMAG
 
 test-image: dist ## that image, unpacked and used in a bare chroot: root, buildah, debootstrap, 40 GB, long
 	@scripts/test-image.sh
+
+test-doctor: ## what doctor says without vLLM, without libnuma, with another transformers; needs a network
+	@VENV=$(VENV) scripts/test-doctor.sh
 
 test-fresh: ## the README's two commands in a minimal Debian chroot: root, debootstrap, long
 	@scripts/test-fresh.sh

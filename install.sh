@@ -149,8 +149,10 @@ with urlopen(sys.argv[1], timeout=4) as page:
 PY
 }
 
-uv_install() { # the locks are complete: nothing is resolved
-    "$UV" pip install "${quiet[@]}" --python "$venv/bin/python" --no-deps "$@"
+# The locks are complete: nothing is resolved. Without bytecode each process that imports vLLM would compile it first, ten
+# seconds of CPU, wherever Python is told not to write any (PYTHONDONTWRITEBYTECODE) or may not.
+uv_install() {
+    "$UV" pip install "${quiet[@]}" --python "$venv/bin/python" --no-deps --compile-bytecode "$@"
 }
 
 install_lock() {

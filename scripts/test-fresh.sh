@@ -81,10 +81,10 @@ inside() { # COMMAND
 
 make_machine
 connect
+clone
 for program in pip3 gcc g++ uv; do
     if inside "command -v $program" >/dev/null; then fail "the fresh machine has $program"; fi
 done
-clone
 while IFS= read -r command; do
     started=$SECONDS
     say "\$ $command"

@@ -45,6 +45,7 @@ MAY_IMPORT = {
     "google": ("vllm_nnrp", "localai_proto"),
     "nnrp": ("nnrp_wire", "nnrp_openai", "vllm_nnrp"),
     "rich": ("vllm_nnrp",),
+    "uvloop": ("vllm_nnrp", "vllm_engine.oracle"),
     "cryptography": ("vllm_nnrp",),
     "websockets": ("nnrp_wire.websocket",),
     "aioquic": ("nnrp_wire.quic", "nnrp_wire.quic_acceptor"),

@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.support.documents import PAGES
 from tests.support.reports import ROOT
 from vllm_nnrp import cli
 from vllm_nnrp.settings_table import SETTINGS
 
-PAGES = (*sorted(ROOT.glob("docs/**/*.md")), *sorted(ROOT.glob("*.md")), *sorted(ROOT.glob("backend/**/*.md")))
 ROOMS = ("adapter", "common", "backend/python")
 LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)(?:#[^)]*)?\)")
 FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]+")

@@ -89,7 +89,10 @@ class ChatAdapter:
             arrived_s=terms.arrived_s,
         )
         if submit.diagnostics:
-            await _push(operation, encode_diagnostics(answer.observation))
+            try:
+                await operation.push(encode_diagnostics(answer.observation))
+            except OperationEnded as exc:
+                raise PeerGone(str(exc)) from exc
         return Reply(answer.terminal, answer.timings)
 
     @property
@@ -143,25 +146,31 @@ class _Stream:
         self._terms = terms
         self._progress = progress
 
-    async def emit(self, events: Sequence[StreamEvent], usage: Usage) -> None:
+    async def emit(self, events: Sequence[StreamEvent], usage: Usage, _more_follows: bool) -> None:
+        """Event by event: what is pushed in one turn of the loop leaves together anyway."""
+        if not events:
+            return
         submit = self._submit
         self._terms.spend(usage.completion_tokens)
         self._progress.reach(Stage.PRODUCING_PARTIAL)
         if not submit.stream:
             return
-        for event in events:
-            if submit.include_usage or not isinstance(event, UsageReport):
-                await self._push(event)
-        if submit.continuous_usage and not isinstance(events[-1], UsageReport):
-            await self._push(UsageReport(usage))
+        try:
+            for event in events:
+                if submit.include_usage or not isinstance(event, UsageReport):
+                    await self._operation.push(self._encoded(event))
+            if submit.continuous_usage and not isinstance(events[-1], UsageReport):
+                await self._operation.push(self._encoded(UsageReport(usage)))
+        except OperationEnded as exc:
+            raise PeerGone(str(exc)) from exc
 
-    async def _push(self, event: StreamEvent) -> None:
-        chunk = openai_chunk(event, self._head) if self._submit.openai_chunk else None
-        many_choices = self._submit.choices > 1
+    def _encoded(self, event: StreamEvent) -> bytes:
         self._progress.sent()
-        await _push(
-            self._operation, encode_event(event, many_choices=many_choices, chunk=UNSET if chunk is None else chunk)
-        )
+        submit = self._submit
+        if not submit.openai_chunk:
+            return encode_event(event, many_choices=submit.choices > 1)
+        chunk = openai_chunk(event, self._head)
+        return encode_event(event, many_choices=submit.choices > 1, chunk=UNSET if chunk is None else chunk)
 
 
 def _origin(operation: Operation, peer_request_id: str = "") -> Origin:
@@ -190,10 +199,3 @@ def trace_context(operation: Operation) -> TraceContext | None:
         flags=metadata.flags,
         attribute_bytes=metadata.body_bytes,
     )
-
-
-async def _push(operation: Operation, event: bytes) -> None:
-    try:
-        await operation.push(event)
-    except OperationEnded as exc:
-        raise PeerGone(str(exc)) from exc

@@ -34,7 +34,8 @@ class Progress:
 
     def sent(self) -> None:
         """An event went out."""
-        self._sent_s = self._loop.time()
+        if self._timer is not None:  # who else would look at it
+            self._sent_s = self._loop.time()
 
     def close(self) -> None:
         if self._timer is not None:

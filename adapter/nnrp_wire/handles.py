@@ -34,6 +34,30 @@ class Pulse:
         self._event = asyncio.Event()
 
 
+class Flushable(Protocol):
+    def flush(self) -> None: ...
+
+
+class Flusher:
+    """Flushes at the end of the turn of the loop who asked for it: one handle for all, since there are many a turn."""
+
+    def __init__(self) -> None:
+        self._asking: dict[Flushable, None] = {}
+
+    def add(self, flushable: Flushable) -> None:
+        if not self._asking:
+            asyncio.get_running_loop().call_soon(self._flush)
+        self._asking[flushable] = None
+
+    def _flush(self) -> None:
+        asking, self._asking = self._asking, {}
+        for flushable in asking:
+            try:
+                flushable.flush()
+            except Exception as exc:  # of one alone, as if it had its own handle
+                asyncio.get_running_loop().call_exception_handler({"message": "a flush failed", "exception": exc})
+
+
 class Writer(Protocol):
     """The shell as its handles see it."""
 

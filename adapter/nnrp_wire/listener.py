@@ -15,7 +15,7 @@ from nnrp_wire.acceptor import Acceptor, StreamAcceptor
 from nnrp_wire.carrier import EndReason, Handler
 from nnrp_wire.counts import FrameCounts
 from nnrp_wire.endpoints import Endpoint, NetworkEndpoint, QuicEndpoint, StreamEndpoint
-from nnrp_wire.handles import Pulse
+from nnrp_wire.handles import Flusher, Pulse
 from nnrp_wire.layers import Layers
 from nnrp_wire.limits import WireLimits
 from nnrp_wire.shell import ConnectionShell
@@ -38,6 +38,7 @@ class NnrpListener:
     ) -> None:
         self.limits = limits
         self.frames = frames or FrameCounts()
+        self.flusher = Flusher()
         self._handler = handler
         self._opened = opened
         self._acceptors: list[Acceptor] = []

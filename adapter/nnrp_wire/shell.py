@@ -19,7 +19,7 @@ from nnrp_wire.connection import Connection
 from nnrp_wire.counts import FrameCounts
 from nnrp_wire.deadlines import Now
 from nnrp_wire.dispatch import Dispatcher
-from nnrp_wire.handles import Pulse
+from nnrp_wire.handles import Flusher, Pulse
 from nnrp_wire.layers import Layers
 from nnrp_wire.limits import WireLimits
 from nnrp_wire.patience import Patience
@@ -35,6 +35,7 @@ class Owner(Protocol):
     """The listener as its connections see it."""
 
     frames: FrameCounts
+    flusher: Flusher
 
     def admit(self, shell: ConnectionShell) -> bool:
         """Whether this connection may live; counts it if so."""
@@ -64,8 +65,9 @@ class ConnectionShell(asyncio.Protocol):
         self._room = Pulse()
         self._is_paused = False
         self._is_pumping = False
-        self._flush_handle: asyncio.Handle | None = None
-        self._timer: asyncio.TimerHandle | None = None
+        self._awaits_flush = False
+        self._timer: asyncio.Handle | None = None  # uvloop's for what is due now has no when()
+        self._timer_due_s = 0.0
 
     # asyncio.Protocol
 
@@ -101,9 +103,8 @@ class ConnectionShell(asyncio.Protocol):
         self.pump()
         self._transport = None
         self._room.fire()
-        for timer in (self._timer, self._flush_handle):
-            if timer is not None:
-                timer.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
         self._owner.gone(self)
         logger.debug("%s: connection lost", self.connection_id)
 
@@ -127,7 +128,7 @@ class ConnectionShell(asyncio.Protocol):
     async def writable(self) -> None:
         """Wait for room; the caller looks again, since others wait too."""
         if not self._is_paused:
-            self._flush()
+            self.flush()
         if self._is_paused:
             await self._room.wait()
         else:
@@ -143,8 +144,9 @@ class ConnectionShell(asyncio.Protocol):
 
     def schedule_flush(self) -> None:
         # One write per turn of the loop: what all operations push in this turn leaves in one segment.
-        if self._flush_handle is None and self._transport is not None:
-            self._flush_handle = self._loop.call_soon(self._flush)
+        if not self._awaits_flush and self._transport is not None:
+            self._awaits_flush = True
+            self._owner.flusher.add(self)
 
     def terminal_sent(self) -> None:
         self._patience.active(self._loop.time())
@@ -152,12 +154,9 @@ class ConnectionShell(asyncio.Protocol):
         self._arm()
         self._owner.changed()
 
-    def _flush(self) -> None:
-        if self._flush_handle is not None:
-            self._flush_handle.cancel()
-            self._flush_handle = None
-        data = self.connection.take_output()
-        if not data:
+    def flush(self) -> None:
+        self._awaits_flush = False
+        if self._transport is None or not (data := self.connection.take_output()):
             return
         self._write(self._layers.wrap(data))
         if not self._is_paused:
@@ -193,7 +192,7 @@ class ConnectionShell(asyncio.Protocol):
         """Say the last words, then close once they are written."""
         self.connection.turn_away()
         self.pump()
-        self._flush()
+        self.flush()
         self._write(self._layers.farewell())
         if self._transport is not None:
             self._transport.close()
@@ -241,9 +240,10 @@ class ConnectionShell(asyncio.Protocol):
         if (wakeup_s := self.connection.next_wakeup_s()) is not None:
             due_s = min(due_s, wakeup_s)
         if self._timer is not None:
-            if self._timer.when() <= due_s:  # it looks again by itself; re-arming at each frame would cost more
+            if self._timer_due_s <= due_s:  # it looks again by itself; re-arming at each frame would cost more
                 return
             self._timer.cancel()
+        self._timer_due_s = due_s
         self._timer = self._loop.call_at(due_s, self._time_up)
 
     def _time_up(self) -> None:

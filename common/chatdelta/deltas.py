@@ -6,6 +6,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from chatdelta.value import value
+
 
 class FinishReason(Enum):
     """Why a choice ended, in OpenAI's words plus the two an engine adds."""
@@ -47,7 +49,7 @@ class Timings:
     decode_s: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class EngineDelta:
     """One increment of one choice; token counts are running totals of that choice, not increments."""
 
@@ -64,9 +66,10 @@ class EngineDelta:
     stop_reason: int | str | None = None
     parser_failure: str | None = None  # set once, when a native parser raised and plain text follows
     timings: Timings | None = None  # with the last delta of the request
+    more_follows: bool = False  # another delta of the request is there already, and comes without any wait
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Usage:
     """Token counts of a request over all its choices."""
 

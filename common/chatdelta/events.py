@@ -9,15 +9,16 @@ from typing import Any
 
 from chatdelta.deltas import TokenLogprob, Usage
 from chatdelta.errors import ErrorInfo
+from chatdelta.value import value
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class TextDelta:
     choice_index: int
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ReasoningDelta:
     choice_index: int
     text: str

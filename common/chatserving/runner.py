@@ -41,7 +41,9 @@ from chatserving.host import EngineHost
 
 log = logging.getLogger(__name__)
 
-Emit = Callable[[Sequence[StreamEvent], Usage], Awaitable[None]]
+# Events, the usage so far, and whether more of them are there already and follow without any wait. Where that was said,
+# the next events may be none.
+Emit = Callable[[Sequence[StreamEvent], Usage, bool], Awaitable[None]]
 LateTrace = Callable[[], TraceContext | None]
 
 
@@ -92,6 +94,7 @@ class RequestRunner:
     ) -> Answer:
         """Serve one request; `emit` gets every event but the terminal, which is returned.
 
+        What `emit` is told to follow may fail to come: who has kept events back for it still has to send them.
         `created` is the body's unix time in seconds, for callers that have named it already; now unless given.
         `late_trace` gives the trace to observe at the end; the engine keeps the one of the request's policy.
         `arrived_s` is the monotonic time it is observed from, for requests that have waited; now unless given.
@@ -190,6 +193,7 @@ class _Run:
                 head = response_head(self._request.request_id, created, model)
                 mapper = self._mapper = StreamMapper(head, n=requested_choices(body))
                 timeout = asyncio.timeout(self._request.policy.timeout_s)
+                more_follows = False
                 try:
                     async with timeout, closing(engine.generate(self._request)) as stream:
                         async for delta in stream:
@@ -197,8 +201,12 @@ class _Run:
                                 self.observer.timings = delta.timings
                             if delta.parser_failure is not None:
                                 self.observer.parser_failure = delta.parser_failure
-                            if events := mapper.feed(delta):
-                                await self._send(events)
+                            events = mapper.feed(delta)
+                            if events:
+                                self.observer.emitted(len(events), self._monotonic())
+                            if events or more_follows:
+                                more_follows = delta.more_follows
+                                await self._emit(events, mapper.usage, more_follows)
                 except TimeoutError as exc:
                     if not timeout.expired():
                         raise
@@ -220,13 +228,10 @@ class _Run:
     async def _end(self, events: Sequence[Event]) -> Terminal:
         *before, terminal = events
         if before:
-            await self._send([event for event in before if not isinstance(event, Terminal)])
+            self.observer.emitted(len(before), self._monotonic())
+            await self._emit([event for event in before if not isinstance(event, Terminal)], self.usage, False)
         assert isinstance(terminal, Terminal)
         return terminal
-
-    async def _send(self, events: Sequence[StreamEvent]) -> None:
-        self.observer.emitted(len(events), self._monotonic())
-        await self._emit(events, self.usage)
 
 
 def response_head(request_id: str, created: int, model: str) -> ResponseHead:

@@ -22,14 +22,14 @@ class BorrowedEngine(VllmEngine):
         self._stopped = True
 
 
-async def borrow_engine(client: Any, renderer: Any, spec: EngineSpec) -> Engine:
+async def borrow_engine(client: Any, renderer: Any, spec: EngineSpec, *, allow_untested: bool = False) -> Engine:
     """`client` is the server's EngineClient, `renderer` its OnlineRenderer: its templates and parsers are used.
 
-    Raises BackendFailure for a vLLM that we have no binding for, InvalidRequest for a model that serves none of our
-    tasks.
+    A vLLM newer than is tested is used if `allow_untested`. Raises BackendFailure for one that we have no binding for,
+    InvalidRequest for a model that serves none of our tasks.
     """
     installation = find_installation()
-    binding = select_binding(installation)
+    binding = select_binding(installation, allow_untested=allow_untested)
     runtime = binding.borrow(client, renderer, spec)
     info = engine_info(runtime, spec, installation, binding.family)
     return BorrowedEngine(runtime, info, await client.get_supported_tasks(), adapters=Adapters(spec))

@@ -187,18 +187,20 @@ class _Choice:
     def __init__(self, index: int, rendered: Rendered, tokenizer: Any) -> None:
         self.index = index
         self.parser = rendered.parsers[index]
-        self.splitter = TokenSplitter(tokenizer, skip_special_tokens=rendered.sampling_params.skip_special_tokens)
-        self.tokenizer = tokenizer
         params = rendered.sampling_params
+        self.splitter = TokenSplitter(
+            tokenizer, skip_special_tokens=params.skip_special_tokens, holds_text=bool(params.stop)
+        )
+        self.tokenizer = tokenizer
         self.top_logprobs: int = -1 if getattr(params, "logprob_token_ids", None) else params.logprobs or 0
         self.names_tool = rendered.names_tool
         self.prompt_tokens = len(rendered.prompt_token_ids)
         self.completion_tokens = 0
 
-    def tokens(self, output: Any) -> Iterator[tuple[str, int | None]]:
+    def tokens(self, output: Any) -> Sequence[tuple[str, int | None]]:
         """(text, token id) one by one; an output without tokens (the last text of a stop string) is one piece."""
         if not output.token_ids:
-            return iter([(output.text, None)])
+            return ((output.text, None),)
         return self.splitter.split(output.text, output.token_ids)
 
 
@@ -206,11 +208,12 @@ def _deltas(output: Any, choices: list[_Choice]) -> Iterator[EngineDelta]:
     """The deltas of one RequestOutput; its last one carries the request's timings when the request is finished."""
     for position, choice_output in enumerate(output.outputs):
         choice = choices[choice_output.index]
-        is_last = output.finished and position == len(output.outputs) - 1
+        is_last = position == len(output.outputs) - 1
         logprobs = token_logprobs(choice_output, choice.tokenizer, top=choice.top_logprobs)
-        count = max(1, len(choice_output.token_ids))
-        for at, (text, token_id) in enumerate(choice.tokens(choice_output)):
-            finished = choice_output.finish_reason is not None and at == count - 1
+        tokens = choice.tokens(choice_output)
+        for at, (text, token_id) in enumerate(tokens):
+            more_follows = at < len(tokens) - 1
+            finished = choice_output.finish_reason is not None and not more_follows
             delta = choice.parser.feed(text, token_id, finished=finished)
             if token_id is not None:
                 choice.completion_tokens += 1
@@ -228,7 +231,8 @@ def _deltas(output: Any, choices: list[_Choice]) -> Iterator[EngineDelta]:
                 reason,
                 choice_output.stop_reason if finished else None,
                 delta.parser_failure,
-                _timings(output.metrics) if finished and is_last else None,
+                _timings(output.metrics) if finished and is_last and output.finished else None,
+                more_follows or not is_last,
             )
 
 

@@ -18,7 +18,7 @@ from vllm_engine.adapters import Adapters
 from vllm_engine.args import build_engine_args
 from vllm_engine.bindings import select_binding
 from vllm_engine.bindings.families import FAMILIES
-from vllm_engine.bindings.probing import require_family
+from vllm_engine.bindings.probing import UNTESTED, require_family, untested_note
 from vllm_engine.child import CAUSE_FILE, PARENT_PID, describe
 from vllm_engine.environment import added, start_environment
 from vllm_engine.errors import for_peer
@@ -37,15 +37,17 @@ SOCKETS_FOLDER = "VLLM_RPC_BASE_PATH"  # where vLLM makes its sockets, and leave
 KV_CACHE_SIZES = {"kv_cache_memory_bytes", "gpu_memory_utilization"}
 
 
-async def open_engine(spec: EngineSpec, *, stat_loggers: Sequence[Any] = ()) -> Any:
-    """A started engine for `spec`; the caller stops it.
+async def open_engine(spec: EngineSpec, *, stat_loggers: Sequence[Any] = (), allow_untested: bool = False) -> Any:
+    """A started engine for `spec`; the caller stops it. A vLLM newer than is tested is used if `allow_untested`.
 
     Raises InvalidRequest for what cannot be served and BackendFailure where vLLM fails; the root cause comes first in
     the message. Cancelled meanwhile, the thread shuts its engine down when it gets there: nothing is left running.
     """
     abandoned = threading.Event()
     try:
-        runtime, info, folder = await asyncio.to_thread(_build, spec, tuple(stat_loggers), abandoned)
+        runtime, info, folder = await asyncio.to_thread(
+            _build, spec, tuple(stat_loggers), abandoned, allow_untested=allow_untested
+        )
     except asyncio.CancelledError:
         abandoned.set()
         raise
@@ -69,7 +71,9 @@ async def _complete(runtime: Any, info: EngineInfo, spec: EngineSpec, folder: Fo
     return await asyncio.to_thread(VllmEngine, runtime, info, tasks, adapters=adapters, folder=folder)
 
 
-def _build(spec: EngineSpec, stat_loggers: Sequence[Any], abandoned: threading.Event) -> tuple[Any, EngineInfo, Folder]:
+def _build(
+    spec: EngineSpec, stat_loggers: Sequence[Any], abandoned: threading.Event, *, allow_untested: bool
+) -> tuple[Any, EngineInfo, Folder]:
     refuse_unservable(spec)
     with ExitStack() as undo:
         folder = Folder(prefix="nnrp-", dir=os.environ.get(SOCKETS_FOLDER))
@@ -77,7 +81,7 @@ def _build(spec: EngineSpec, stat_loggers: Sequence[Any], abandoned: threading.E
         cause_file = Path(folder.name) / "cause"
         try:
             with added(os.environ, {CAUSE_FILE: str(cause_file), SOCKETS_FOLDER: folder.name}):
-                runtime, info = _build_runtime(spec, stat_loggers)
+                runtime, info = _build_runtime(spec, stat_loggers, allow_untested=allow_untested)
         except BackendError:
             raise
         except Exception as exc:
@@ -95,12 +99,12 @@ def _load_failure(spec: EngineSpec, cause: str) -> BackendFailure:
     return BackendFailure(for_peer(cause), code="load_failed")
 
 
-def _build_runtime(spec: EngineSpec, stat_loggers: Sequence[Any]) -> tuple[Any, EngineInfo]:
+def _build_runtime(spec: EngineSpec, stat_loggers: Sequence[Any], *, allow_untested: bool) -> tuple[Any, EngineInfo]:
     installation = find_installation()
-    require_family(installation)
+    require_family(installation, allow_untested=allow_untested)
     require_host(installation)
     require_known(spec.model)
-    binding = select_binding(installation)
+    binding = select_binding(installation, allow_untested=allow_untested)
     from vllm_engine.media import CONNECTOR
 
     os.environ.setdefault("VLLM_MEDIA_CONNECTOR", CONNECTOR)
@@ -119,6 +123,9 @@ def _build_runtime(spec: EngineSpec, stat_loggers: Sequence[Any]) -> tuple[Any, 
 
 def engine_info(runtime: Any, spec: EngineSpec, installation: Installation, family: str) -> EngineInfo:
     config = runtime.llm.model_config
+    lacks = {gap.name: gap.what for gap in FAMILIES[family].gaps}
+    if note := untested_note(installation):
+        lacks[UNTESTED] = note
     return EngineInfo(
         model_names=spec.names,
         max_model_len=config.max_model_len,
@@ -127,7 +134,7 @@ def engine_info(runtime: Any, spec: EngineSpec, installation: Installation, fami
         tool_parser=spec.tool_parser,
         reasoning_parser=spec.reasoning_parser,
         multimodal=bool(config.is_multimodal_model),
-        lacks={gap.name: gap.what for gap in FAMILIES[family].gaps},
+        lacks=lacks,
         priority_scheduling=runtime.llm.vllm_config.scheduler_config.policy == "priority",
     )
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable
 
 from vllm_engine.alignment import Aligner
 from vllm_engine.calls import CallReader, Said, Sink
@@ -52,9 +52,10 @@ class Orchestrator:
         return self._parts.sink.called and self._calls_said == self._parts.sink.calls
 
     def feed(self, text: str, token_id: int | None, *, finished: bool) -> Said:
-        pieces: Iterator[tuple[str, int | None]] = iter(((text, token_id),))
+        pieces: Iterable[tuple[str, int | None]] = ((text, token_id),)
         if self._parts.aligner is not None:
             pieces = self._parts.aligner.feed(text, token_id, finished=finished)
+        pieces = iter(pieces)
         if self._failed:
             return Said("".join(piece for piece, _ in pieces))
         said = NOTHING

@@ -47,6 +47,7 @@ class Bench:
         self.runner = RequestRunner(self.host, [self.records])
         self.events: list[StreamEvent] = []
         self.usages: list[Usage] = []
+        self.batches: list[tuple[int, bool]] = []  # how many events, and whether more were to follow at once
 
     async def open(self) -> Bench:
         await self.host.load("key", self._engine)
@@ -55,9 +56,10 @@ class Bench:
     async def _engine(self) -> ScriptedEngine:
         return self.engine
 
-    async def emit(self, events: Sequence[StreamEvent], usage: Usage) -> None:
+    async def emit(self, events: Sequence[StreamEvent], usage: Usage, more_follows: bool) -> None:
         self.events.extend(events)
         self.usages.append(usage)
+        self.batches.append((len(events), more_follows))
 
     async def run(self, request: ChatRequest) -> Answer:
         return await self.runner.run(request, self.emit, operation="chat.completions.create")
@@ -142,10 +144,21 @@ async def test_cancelling_the_task_aborts_the_engine_and_is_recorded() -> None:
     assert bench.host.in_flight == 0
 
 
+async def test_what_was_said_to_follow_is_told_of_also_where_it_brings_nothing() -> None:
+    first = EngineDelta(content="a", completion_tokens=1, more_follows=True)
+    silent = EngineDelta(completion_tokens=2)
+    last = EngineDelta(completion_tokens=3, finish_reason=FinishReason.STOP)
+    bench = await Bench([first, silent, silent, last]).open()
+    await bench.run(chat())
+    assert bench.batches == [(1, True), (0, False), (1, False)]  # the last is of the usage
+    assert bench.usages[1] == Usage(completion_tokens=2)
+    assert bench.records.all[0].output_events == 2
+
+
 async def test_a_peer_that_takes_nothing_more_aborts_the_engine() -> None:
     bench = await Bench(text_script("a", "b")).open()
 
-    async def gone(events: Sequence[StreamEvent], usage: Usage) -> None:
+    async def gone(events: Sequence[StreamEvent], usage: Usage, more_follows: bool) -> None:
         raise PeerGone("disconnected")
 
     with pytest.raises(PeerGone):

@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from vllm_nnrp.models import build_embedding_model, build_reranking_model
+from vllm_nnrp.models import build_embedding_model, build_reranking_model, build_vision_model
 from vllm_nnrp.models.building import one_thread, quiet_transformers
 from vllm_nnrp.models.progress import no_progress
 
@@ -57,3 +58,12 @@ def test_another_document_is_another_score_and_a_pair_is_marked() -> None:
     with one_thread(), torch.inference_mode():
         scores = [model(**tokenizer("q", text, return_tensors="pt")).logits.item() for text in ("Paris", "Berlin")]
     assert abs(scores[0] - scores[1]) > 0.1
+
+
+@pytest.mark.parametrize("build", [build_embedding_model, build_reranking_model, build_vision_model])
+def test_the_tokenizer_is_in_words_that_transformers_4_reads(build: Callable[..., Path]) -> None:
+    """It takes an object of names there, and only knows the old name of the class."""
+    config = json.loads((build(no_progress) / "tokenizer_config.json").read_text())
+    assert config["tokenizer_class"] == "PreTrainedTokenizerFast"
+    names = {"image_token": "<image>"} if build is not build_reranking_model else {}
+    assert config.get("extra_special_tokens", {}) == names

@@ -106,7 +106,9 @@ ACTS: dict[str, Act] = {
 
 async def settled(scene: Scene) -> list[w.Reply]:
     replies = await scene.rest()
-    await until(lambda: scene.served.handler.in_flight == 0 and not scene.served.engine.running)
+    handler, engine = scene.served.handler, scene.served.engine
+    await until(lambda: not handler._tasks and not engine.running)  # the last word comes after the engine is let go
+    assert handler.in_flight == 0
     return replies + ([] if scene.peer.is_closed else await scene.rest())
 
 

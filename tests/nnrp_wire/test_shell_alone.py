@@ -7,6 +7,7 @@ import asyncio
 import logging
 
 import pytest
+import uvloop
 
 from nnrp_wire import EndReason, NnrpListener, OperationEnded, WireLimits
 from nnrp_wire.shell import ConnectionShell
@@ -42,6 +43,20 @@ async def test_what_is_pushed_in_one_turn_leaves_in_one_write() -> None:
     ]
     assert len(transport.writes) == 2  # the answers to the first read, and eight whole streams
     shell.connection_lost(None)
+
+
+def test_on_uvloop_a_timer_that_is_due_at_once_is_a_timer_like_others() -> None:
+    """uvloop's handle for it has no when()."""
+
+    async def twice() -> None:
+        shell, _, handler = connected(WireLimits(trace_hold_s=0, idle_timeout_s=0))
+        shell.data_received(w.submit(5, 1, b"mute"))
+        shell.data_received(w.frame(w.PING, session=1))
+        shell.connection_lost(None)
+        await handler.finished()
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(twice())
 
 
 @pytest.mark.asyncio

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import sys
+import sysconfig
 from pathlib import Path
 
 import pytest
@@ -146,6 +147,8 @@ def test_this_machines_python_is_taken_along_where_no_standalone_one_is_to_be_ha
         moved / "bin/python3", "-I", "-c", "import os, sys; print(sys.prefix, os.__file__.startswith(sys.prefix))"
     )
     assert told.stdout == f"{moved} True\n", told.stderr
+    headers = Path(sysconfig.get_path("include"))  # a build from source needs them
+    assert (moved / "include" / headers.name / "Python.h").exists() == (headers / "Python.h").exists()
 
 
 def test_unittests_run_with_the_backends_python(backend: Path) -> None:

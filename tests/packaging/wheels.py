@@ -22,7 +22,8 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
     print("[1/2] compiling", flush=True)
     if os.path.exists("broken"):
         sys.exit("error: cannot compile")
-    told = {name: os.environ[name] for name in ("VLLM_TARGET_DEVICE", "VLLM_REQUIRE_RUST_FRONTEND", "MAX_JOBS")}
+    names = "VLLM_TARGET_DEVICE", "VLLM_REQUIRE_RUST_FRONTEND", "MAX_JOBS", "TMPDIR", "PATH"
+    told = {name: os.environ[name].partition(":")[0] for name in names}
     name = "vllm-0.26.0+cpu-py3-none-any.whl"
     with zipfile.ZipFile(os.path.join(wheel_directory, name), "w") as wheel:
         info = "vllm-0.26.0+cpu.dist-info"

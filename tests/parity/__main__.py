@@ -14,11 +14,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.parity.corpus import FAMILIES
-from tests.parity.corpus.versions import installed, left_out
+from tests.parity.corpus.versions import left_out
 from tests.parity.entries import Family
 from tests.parity.report import listed, parity_page
 from tests.parity.suite import Tally, score_family
-from vllm_engine.bindings.families import NEWEST
+from vllm_engine.bindings.families import NEWEST, family_name
 from vllm_engine.environment import start_environment
 from vllm_engine.installation import find_installation
 
@@ -39,7 +39,7 @@ def main(argv: Sequence[str]) -> int:
     logging.disable(logging.ERROR)  # vLLM logs every output that its parsers cannot read
     chosen = [family for family in FAMILIES if not arguments.families or family.name in arguments.families]
     tally, not_run = asyncio.run(_score(chosen, every_split=not arguments.quick))
-    if not (arguments.families or not_run) and installed() is NEWEST:
+    if not (arguments.families or not_run) and family_name(installation.version) == NEWEST.name:
         names = [family.name for family in chosen]
         PAGE.write_text(parity_page(tally, names, installation.version), encoding="utf-8")
     sys.stdout.write("".join(f"left out: {name}: {reason}\n" for name, reason in left_out(tuple(chosen))))

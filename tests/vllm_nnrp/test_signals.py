@@ -137,6 +137,7 @@ async def test_a_hangup_ends_it_in_order(tmp_path: Path, arguments: tuple[str, .
 
 
 @pytest.mark.asyncio
+@pytest.mark.inherits_signals
 @pytest.mark.parametrize(
     ("arguments", "env", "inherited"),
     [

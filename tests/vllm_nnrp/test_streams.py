@@ -88,6 +88,61 @@ async def test_the_end_of_reasoning_and_the_start_of_text_are_two_replies() -> N
     ]
 
 
+MERGED = (
+    EngineDelta(content="a", prompt_tokens=3, completion_tokens=1, more_follows=True),
+    EngineDelta(content="b", completion_tokens=2, more_follows=True),
+)
+THIRD = EngineDelta(content="c", completion_tokens=3)
+SILENT = EngineDelta(completion_tokens=3)
+MIXED = EngineDelta(reasoning="r", prompt_tokens=3, completion_tokens=1, reasoning_tokens=1, more_follows=True)
+Written = tuple[bytes, list[str], int]
+
+
+def written(reply: pb.Reply) -> Written:
+    return reply.message, [delta.content or f"({delta.reasoning_content})" for delta in reply.chat_deltas], reply.tokens
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    ("script", "expected"),
+    [
+        pytest.param((*MERGED, THIRD), [(b"abc", ["a", "b", "c"], 3)], id="a merged delta of three tokens"),
+        pytest.param((*MERGED, SILENT), [(b"ab", ["a", "b"], 3)], id="the last of them says nothing"),
+        pytest.param((THIRD, THIRD), [(b"c", ["c"], 3), (b"c", ["c"], 3)], id="two that came one by one"),
+        pytest.param(
+            (MIXED, MERGED[1], THIRD), [(b"", ["(r)"], 3), (b"bc", ["b", "c"], 3)], id="of two kinds, in their order"
+        ),
+    ],
+)
+async def test_what_is_there_at_once_is_one_reply_and_waits_for_nothing(
+    script: tuple[Step, ...], expected: list[Written]
+) -> None:
+    async with open_door((*script, Wait(asyncio.Event()))) as door:
+        call = door.stub.PredictStream(chat())
+        async with asyncio.timeout(10):  # the engine says nothing more
+            assert [written(await call.read()) for _ in expected] == expected
+        call.cancel()
+        await door.idle()
+    assert len(door.engine.aborted) == 1
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    ("ending", "status"),
+    [
+        pytest.param(BackendFailure("it broke"), grpc.StatusCode.INTERNAL, id="a failure"),
+        pytest.param(
+            EngineDelta(completion_tokens=2, finish_reason=FinishReason.ABORT), grpc.StatusCode.CANCELLED, id="an abort"
+        ),
+    ],
+)
+async def test_an_end_between_loses_nothing_of_what_had_been_said(ending: Step, status: grpc.StatusCode) -> None:
+    async with open_door((*MERGED, ending)) as door:
+        call = door.stub.PredictStream(chat())
+        assert written(await call.read()) == (b"ab", ["a", "b"], 2)
+        assert (await status_of(call.read()))[0] is status
+
+
 @pytest.mark.asyncio
 @pytest.mark.parametrize(
     ("fields", "info", "text_in_message", "expected"),

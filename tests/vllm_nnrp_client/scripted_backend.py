@@ -13,6 +13,7 @@ from chatdelta import BackendFailure, ChatRequest, EngineDelta, FinishReason, Ge
 from chatdelta.testing import Gap, ScriptedEngine, Step, failing_script, text_script
 from chatserving import closing
 from vllm_engine import EngineSpec
+from vllm_nnrp.conformance.scripted import scripted_info
 from vllm_nnrp.main import main
 
 PARIS = ("The", " capital of France", " is Paris.")
@@ -74,8 +75,8 @@ class TellingEngine(ScriptedEngine):
                 print("aborted", flush=True)
 
 
-async def open_engine(_spec: EngineSpec) -> TellingEngine:
-    return TellingEngine(script)
+async def open_engine(spec: EngineSpec) -> TellingEngine:
+    return TellingEngine(script, info=scripted_info([spec.model]))
 
 
 if __name__ == "__main__":

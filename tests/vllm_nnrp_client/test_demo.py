@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import signal
+import subprocess
 import sys
 import threading
 from collections.abc import Callable
@@ -14,6 +16,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from tests.support.process import all_gone
 from tests.support.waiting import wait_until
 from tests.vllm_nnrp_client.test_terminal import BACKEND
 from vllm_nnrp.client import demo
@@ -112,3 +115,25 @@ def test_a_build_that_fails_is_said_in_words(monkeypatch: pytest.MonkeyPatch) ->
     out = io.StringIO()
     assert demo.build_model(Console(file=out)) is None
     assert out.getvalue().startswith("building the demo model needs torch, transformers and gguf: run `make install`")
+
+
+STARTER = """
+import json, sys
+from vllm_nnrp.client.child import running_backend
+
+with running_backend(("--model", "scripted"), command=json.loads(sys.argv[1])) as child:
+    child.wait_ready(lambda: None)
+    print("ready", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_a_backend_leaves_when_its_starter_is_killed() -> None:
+    command = [sys.executable, "-c", STARTER, json.dumps(BACKEND)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as starter:
+        assert starter.stdout is not None
+        assert starter.stdout.readline() == "ready\n"
+        left = descendants(starter.pid)
+        assert left
+        starter.kill()
+    wait_until(lambda: all_gone(left))

@@ -153,7 +153,7 @@ def no_choice_index(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
         nnrp_openai.adapter,
         "encode_event",
-        lambda event, chunk, **_: encode_event(event, many_choices=False, chunk=chunk),
+        lambda event, **options: encode_event(event, **{**options, "many_choices": False}),
     )
 
 

@@ -90,10 +90,19 @@ print(sysconfig.get_path("stdlib"))')
     ln -s python3 "$folder/bin/python"
     tar -C "${stdlib%/*}" --exclude=__pycache__ --exclude=site-packages --exclude=dist-packages --exclude="$name/test" \
         --exclude='config-*' --exclude=EXTERNALLY-MANAGED -c "$name" | tar -C "$folder/lib" -x
+    _copy_headers "$source" "$folder"
     # Debian keeps some of it elsewhere and links to it.
     mkdir -p "$folder/lib/$name/site-packages"
     "$folder/bin/python3" -I -c 'import ctypes, json, sqlite3, ssl, venv, zlib' ||
         _fail "the copy of $source does not run: install its complete standard library (on Debian: python3-venv)"
+}
+
+_copy_headers() { # PYTHON FOLDER: Python.h and its like, where this machine has them: FROM_SOURCE=true compiles against them
+    local headers
+    headers=$("$1" -c 'import sysconfig; print(sysconfig.get_path("include"))')
+    if [[ ! -f $headers/Python.h ]]; then return; fi
+    mkdir -p "$2/include"
+    cp -rL "$headers" "$2/include/"
 }
 
 _machine_python() {

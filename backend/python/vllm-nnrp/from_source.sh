@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # shellcheck shell=bash
 #
-# Sourced by install.sh for FROM_SOURCE=true: `install_from_source` compiles vLLM for this machine's CPU and installs the
+# Sourced by install.sh. For FROM_SOURCE=true `install_from_source` compiles vLLM for this machine's CPU and installs the
 # wheel in place of the published one. It takes half an hour to many hours, so all that can stop it is looked at first. An
 # install that was there before stays until the new one is whole.
 #
@@ -13,6 +13,7 @@
 VLLM_GIT=https://github.com/vllm-project/vllm
 ONEDNN_GIT=https://github.com/oneapi-src/oneDNN.git
 MIN_GXX=12.3
+MIN_CMAKE=3.26.1
 MIN_MEMORY_GIB=16
 MEMORY_PER_JOB_GIB=4
 GIT_ANSWERS_WITHIN_S=30
@@ -47,11 +48,26 @@ check_compiler() {
     fi
 }
 
-check_tools() {
-    local tool
-    for tool in cmake ninja; do
-        command -v "$tool" >/dev/null || problem "$tool is missing" "apt-get install cmake ninja-build, or pip install $tool"
-    done
+check_numa() { # vLLM's CPU kernels include it
+    "${CXX:-g++}" -E -x c++ - <<<'#include <numa.h>' >/dev/null 2>&1 ||
+        problem "libnuma's header numa.h is missing" "apt-get install libnuma-dev"
+}
+
+check_python() { # PYTHON: of the build environment
+    local folder
+    folder=$("$1" -c 'import sysconfig; print(sysconfig.get_path("include"))')
+    [[ -f $folder/Python.h ]] || problem "Python.h is missing in $folder" "apt-get install python3-dev"
+}
+
+check_cmake() { # the build environment brings one; a machine's own may come before it, or PyPI's may not run here
+    local version
+    version=$(cmake --version 2>/dev/null) || version="cmake version none"
+    version=${version%%$'\n'*}
+    version=${version#cmake version }
+    if [[ $version == none ]] || ! at_least "$version" "$MIN_CMAKE"; then
+        problem "cmake $MIN_CMAKE or newer is needed (found: $version)" "apt-get install cmake, or pip install cmake"
+    fi
+    ninja --version >/dev/null 2>&1 || problem "ninja is missing" "apt-get install ninja-build, or pip install ninja"
 }
 
 check_room() {
@@ -103,10 +119,19 @@ build_wheel() { # PYTHON FOLDER
         what=("$folder/vllm")
     else
         echo "install.sh: $VLLM_GIT does not answer; taking the source from the package index" >&2
-        what=(--no-binary vllm "vllm==$version")
+        download_source "$python" "$version" "$folder"
+        what=("$folder/sdist/vllm-$version.tar.gz")
     fi
-    # -v: the compiler's progress is the only sign of life for a long time.
-    "$python" -m pip wheel -v --no-build-isolation --no-deps --wheel-dir "$folder/wheel" "${what[@]}"
+    # -v: the compiler's progress is the only sign of life for a long time. TMPDIR: the build is where the room was looked at.
+    # PATH: cmake and ninja of the build environment.
+    mkdir -p "$folder/tmp"
+    PATH=${python%/*}:$PATH TMPDIR=$folder/tmp "$python" -m pip wheel -v --no-build-isolation --no-deps --wheel-dir "$folder/wheel" "${what[@]}"
+}
+
+# vLLM's build adds +cpu to the version, and then pip takes the source for that of another one: not while it is fetched.
+download_source() { # PYTHON VERSION FOLDER
+    VLLM_VERSION_OVERRIDE=$2 "$1" -m pip download --no-binary vllm --no-deps --no-build-isolation \
+        --dest "$3/sdist" "vllm==$2"
 }
 
 build_environment() { # FOLDER: what building vLLM needs, torch for the CPU among it
@@ -168,9 +193,8 @@ default_jobs() {
 
 install_from_source() {
     local folder=$EDIR/source-build wheel
-    put_back # an earlier run may have been killed half-way
     check_compiler
-    check_tools
+    check_numa
     check_room
     check_onednn
     check_torch_index
@@ -178,6 +202,8 @@ install_from_source() {
     rm -rf "$folder"
     mkdir -p "$folder"
     build_environment "$folder"
+    PATH=$folder/venv/bin:$PATH check_cmake
+    check_python "$folder/venv/bin/python"
     check_torch "$folder/venv/bin/python"
     report_problems
     export VLLM_TARGET_DEVICE=cpu VLLM_REQUIRE_RUST_FRONTEND=0 MAX_JOBS=${MAX_JOBS:-$(default_jobs)}

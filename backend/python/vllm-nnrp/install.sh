@@ -77,11 +77,12 @@ case $BUILD_PROFILE in
         ;;
 esac
 
+# shellcheck source=from_source.sh
+source from_source.sh
+put_back # a build may have been killed half-way
 if [[ ${FROM_SOURCE:-} != true ]]; then
     installRequirements
 elif [[ $BUILD_PROFILE == cpu ]]; then
-    # shellcheck source=from_source.sh
-    source from_source.sh
     install_from_source
 else
     echo "install.sh: FROM_SOURCE is for the CPU profile, and this one is $BUILD_PROFILE" >&2

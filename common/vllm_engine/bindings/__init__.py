@@ -8,18 +8,21 @@ features are probed, since a patch release may differ from its anchor.
 from __future__ import annotations
 
 import importlib
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Protocol
 
 from chatdelta import GenerationRequest
-from vllm_engine.bindings.probing import require_family, require_features
+from vllm_engine.bindings.probing import require_family, require_features, untested_note
 from vllm_engine.calls.sink import Said
 from vllm_engine.in_flight import InFlight
 from vllm_engine.installation import Installation
 from vllm_engine.pooling_tasks import PoolingTasks
 from vllm_engine.spec import EngineSpec
+
+log = logging.getLogger(__name__)
 
 
 class ChoiceParser(Protocol):
@@ -85,9 +88,14 @@ class Binding(Protocol):
         """vLLM's object of this family that renders chats, on an engine client."""
 
 
-def select_binding(installation: Installation) -> Binding:
-    """The binding of the installed vLLM. Raises BackendFailure naming version, missing feature and tested anchors."""
-    family = require_family(installation)
+def select_binding(installation: Installation, *, allow_untested: bool = False) -> Binding:
+    """The binding of the installed vLLM; the newest for a newer vLLM, if that is allowed, and a warning in the log.
+
+    Raises BackendFailure naming version, missing feature and tested anchors.
+    """
+    family = require_family(installation, allow_untested=allow_untested)
     require_features(installation, family)
+    if note := untested_note(installation):
+        log.warning("%s", note)
     binding: Binding = importlib.import_module(family.module).BINDING
     return binding

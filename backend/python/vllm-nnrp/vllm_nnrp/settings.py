@@ -34,6 +34,7 @@ class Settings:
     nnrp: NnrpSettings
     model: str | None
     options: tuple[str, ...]
+    allow_untested_vllm: bool
     max_message_bytes: int
     max_operations: int
     grace_s: float
@@ -82,8 +83,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.epilog = "Some are read from the environment, and more can be set there: see docs/settings.md."
     for setting in SETTINGS:
         if setting.flag:
-            metavar: dict[str, Any] = {"metavar": setting.metavar} if setting.metavar else {}
-            parser.add_argument(setting.flag, dest=setting.name, help=setting.help, **metavar, **setting.more)
+            setting.add_to(parser)
     parser.add_argument("--version", action="version", version=f"vllm-nnrp {metadata.version('vllm-nnrp')}")
     return parser
 

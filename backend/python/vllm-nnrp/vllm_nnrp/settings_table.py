@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import argparse
 import logging
 import math
 import re
@@ -12,6 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from vllm_engine.bindings.probing import ALLOW_UNTESTED_FLAG, ALLOW_UNTESTED_VARIABLE
 from vllm_nnrp.addresses import NNRP_URL, Address, parse_address, parse_nnrp_url
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
@@ -48,6 +50,11 @@ class Setting:
         """One line for `--help`."""
         notes = "; ".join(note for note in (self.variable, self.shown_default or self.default) if note)
         return (f"{self.what} ({notes})" if notes else self.what).replace("`", "")
+
+    def add_to(self, parser: argparse.ArgumentParser) -> None:
+        """Its flag, which takes any text: `value` says whether it is right."""
+        metavar: dict[str, Any] = {"metavar": self.metavar} if self.metavar else {}
+        parser.add_argument(self.flag, dest=self.name, help=self.help, **metavar, **self.more)
 
     def value(self, given: Any, environ: Mapping[str, str]) -> Any:
         """What the flag, else the variable, else the default says. Raises ValueError naming which of them is wrong."""
@@ -138,6 +145,16 @@ def _one_of(words: tuple[str, ...], text: str) -> str:
     return text
 
 
+ALLOW_UNTESTED_VLLM = Setting(  # read by other commands, too
+    "allow_untested_vllm",
+    "serve a vLLM newer than every tested one, with the newest binding, if it has all that this uses; answers may be "
+    "wrong. No older one, and none between the tested lines",
+    flag=ALLOW_UNTESTED_FLAG,
+    variable=ALLOW_UNTESTED_VARIABLE,
+    default="false",
+    parse=parse_switch,
+    more={"action": "store_const", "const": "true"},
+)
 SETTINGS = (
     Setting(
         "grpc",
@@ -174,6 +191,7 @@ SETTINGS = (
         repeated=True,
         more={"action": "append"},
     ),
+    ALLOW_UNTESTED_VLLM,
     Setting("grpc_token", "the bearer token that every gRPC call must carry", variable="LOCALAI_GRPC_AUTH_TOKEN"),
     Setting(
         "check_identity",

@@ -25,6 +25,7 @@ from vllm_nnrp.bench.commands import engine_commands, real_commands, scripted_co
 from vllm_nnrp.bench.control import open_control
 from vllm_nnrp.main import main as serve
 from vllm_nnrp.main import open_vllm
+from vllm_nnrp.settings_table import ALLOW_UNTESTED_VLLM
 
 
 def main() -> int:
@@ -47,7 +48,7 @@ def _serve_doors(plan: Plan) -> int:
 
     async def open_engine(spec: EngineSpec) -> Engine:
         if plan.kind is Kind.REAL:
-            engine = await open_vllm(spec)
+            engine = await open_vllm(spec, allow_untested=ALLOW_UNTESTED_VLLM.value(None, os.environ))
             commands = await real_commands(engine, spec, keep)
         else:
             engine = await asyncio.to_thread(_scripted_engine, spec)

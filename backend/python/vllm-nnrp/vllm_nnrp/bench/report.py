@@ -45,8 +45,7 @@ ABOUT: Mapping[str, str] = {
     ),
     "end-to-end": (
         "A real engine and the memorised model, in one process with all doors; `direct` loops over "
-        "`AsyncLLM.generate` in that process. Tokens by the answers' own usage. There vLLM's HTTP app runs on asyncio, "
-        "not on the uvloop of `vllm serve`."
+        "`AsyncLLM.generate` in that process. Tokens by the answers' own usage."
     ),
     "long-context": (
         "A real engine and the demo model; a word is about one token. `next_first` is the wait of the next small one."

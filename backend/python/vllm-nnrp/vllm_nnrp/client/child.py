@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -18,6 +19,7 @@ READY_S = 600.0
 STOP_S = 60.0  # its own grace and engine times fit in
 POLL_S = 0.1
 TAIL_LINES = 30
+WATCH_PARENT = "LOCALAI_BACKEND_PARENT_WATCH"
 FREE_PORT = "nnrp://127.0.0.1:0"
 
 
@@ -80,7 +82,7 @@ def running_backend(
     """`vllm-nnrp serve ARGUMENTS` on free ports, or with its NNRP door at `nnrp`.
 
     Raises BackendFailed in the end if its exit code is not 0. It runs in a session of its own, so that Ctrl-C in
-    the terminal reaches it through stop() only.
+    the terminal reaches it through stop() only; if this process is killed, it leaves by itself.
     """
     # -P: this folder is not the place to import from.
     start = command or (sys.executable, "-P", "-m", "vllm_nnrp", "serve")
@@ -97,6 +99,7 @@ def running_backend(
                     stdout=log,
                     stderr=subprocess.STDOUT,
                     start_new_session=True,
+                    env=os.environ | {WATCH_PARENT: "true"},
                 )
                 child = BackendChild(process, folder)
             yield child

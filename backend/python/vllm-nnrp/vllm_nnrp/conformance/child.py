@@ -6,12 +6,14 @@ It differs from `vllm-nnrp serve` in one thing: it serves the model `backend-err
 
 from __future__ import annotations
 
+import os
 import sys
 
 from chatdelta import Engine
 from vllm_engine import EngineSpec
 from vllm_nnrp.conformance.faults import FaultEngine
 from vllm_nnrp.main import main, open_vllm
+from vllm_nnrp.settings_table import ALLOW_UNTESTED_VLLM
 
 
 async def open_scripted(_spec: EngineSpec) -> Engine:
@@ -21,7 +23,7 @@ async def open_scripted(_spec: EngineSpec) -> Engine:
 
 
 async def open_real(spec: EngineSpec) -> Engine:
-    return FaultEngine(await open_vllm(spec))
+    return FaultEngine(await open_vllm(spec, allow_untested=ALLOW_UNTESTED_VLLM.value(None, os.environ)))
 
 
 ENGINES = {"scripted": open_scripted, "real": open_real}

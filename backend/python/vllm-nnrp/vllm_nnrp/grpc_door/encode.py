@@ -7,6 +7,8 @@
 - A prompt that core rendered, with tools: text is in `message` alone. It is not parsed here, and core trusts deltas.
 - Every reply carries the running usage: core keeps the last numbers it saw.
 - One reply holds one kind of event: core's callback loses deltas of the other kind beside text.
+- What there is at once of one kind leaves in one reply, text and reasoning with a delta for each event: a reply costs
+  more than all that is in it.
 - An answer of reasoning alone gets a line break as content: core would ask for it again, up to five times, and show
   the reasoning each time. Where the limit of tokens is reached, core knows better by itself.
 """
@@ -47,16 +49,17 @@ class TextIn(Enum):
 
 
 def encode_events(events: Sequence[StreamEvent], usage: Usage, *, text_in: TextIn) -> list[pb.Reply]:
-    """The replies of one engine step, in order; none for events that only the end of the stream shows."""
+    """The replies of events that are there at once, in order; none for what only the end of the stream shows."""
     if len(events) == 1 and isinstance(events[0], TextDelta):  # nearly always, and this runs once per token
-        return [_text_reply(events[0].text, usage, text_in)]
+        return [_text_reply([valid_text(events[0].text)], usage, text_in)]
     replies: list[pb.Reply] = []
     for kind, group in groupby(events, _kind):
         if kind is TextDelta:
-            reply = _text_reply("".join(event.text for event in group if isinstance(event, TextDelta)), usage, text_in)
+            texts = [valid_text(event.text) for event in group if isinstance(event, TextDelta)]
+            reply = _text_reply(texts, usage, text_in)
         elif kind is ReasoningDelta:
-            text = valid_text("".join(event.text for event in group if isinstance(event, ReasoningDelta)))
-            reply = _reply(usage, pb.ChatDelta(reasoning_content=text))
+            texts = [valid_text(event.text) for event in group if isinstance(event, ReasoningDelta)]
+            reply = _reply(usage, *[pb.ChatDelta(reasoning_content=text) for text in texts])
         elif kind is ToolCallDelta:
             reply = _reply(usage, pb.ChatDelta(tool_calls=_tool_call_deltas(group)))
         else:
@@ -65,11 +68,11 @@ def encode_events(events: Sequence[StreamEvent], usage: Usage, *, text_in: TextI
     return replies
 
 
-def _text_reply(text: str, usage: Usage, text_in: TextIn) -> pb.Reply:
-    text = valid_text(text)
-    reply = _reply(usage) if text_in is TextIn.MESSAGE else _reply(usage, pb.ChatDelta(content=text))
+def _text_reply(texts: Sequence[str], usage: Usage, text_in: TextIn) -> pb.Reply:
+    deltas = [] if text_in is TextIn.MESSAGE else [pb.ChatDelta(content=text) for text in texts]
+    reply = _reply(usage, *deltas)
     if text_in is not TextIn.DELTAS:
-        reply.message = encode_message(text)
+        reply.message = encode_message("".join(texts))
     return reply
 
 
@@ -84,7 +87,7 @@ def _kind(event: StreamEvent) -> type[StreamEvent] | None:
 
 
 def _tool_call_deltas(events: Iterable[StreamEvent]) -> list[pb.ToolCallDelta]:
-    """Id and name once, with the call's first delta; fragments of the same step are joined."""
+    """Id and name once, with the call's first delta; fragments that are there at once are joined."""
     deltas: list[pb.ToolCallDelta] = []
     for event in events:
         if isinstance(event, ToolCallStarted):

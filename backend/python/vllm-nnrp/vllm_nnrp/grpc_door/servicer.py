@@ -98,6 +98,7 @@ class TextServicer(TaskServicer):
             writer = _Writer(context, self._text_in(request, decoded))
             try:
                 answer = await self._runner.run(decoded, writer.emit, operation="predict_stream")
+                await writer.flush()
                 await _refuse_unfinished(answer, context)
                 await writer.finish(answer, max_tokens=decoded.body.get("max_tokens"))
             except Stalled:
@@ -140,12 +141,27 @@ class _Writer:
         self._context = context
         self._text_in = text_in
         self._watch = StallWatch(STALL_S)
+        self._held: list[StreamEvent] = []
+        self._usage = Usage()
 
     def close(self) -> None:
         self._watch.close()
 
-    async def emit(self, events: Sequence[StreamEvent], usage: Usage) -> None:
-        for reply in encode_events(events, usage, text_in=self._text_in):
+    async def emit(self, events: Sequence[StreamEvent], usage: Usage, more_follows: bool) -> None:
+        """What is there at once leaves in one reply; nothing waits for what is not there yet."""
+        self._held += events
+        self._usage = usage
+        if more_follows:
+            return
+        # A write wakes gRPC's own thread. A step of the engine has a token for every stream: where the other streams
+        # make their replies first, all are written in one go, and that thread is woken a few times and not for each.
+        await asyncio.sleep(0)
+        await self.flush()
+
+    async def flush(self) -> None:
+        """Write what is held back."""
+        held, self._held = self._held, []
+        for reply in encode_events(held, self._usage, text_in=self._text_in):
             await self.write(reply)
 
     async def finish(self, answer: Answer, *, max_tokens: int | None) -> None:
@@ -163,7 +179,7 @@ class _Writer:
             raise PeerGone("disconnected") from exc
 
 
-async def _discard(events: Sequence[StreamEvent], usage: Usage) -> None:
+async def _discard(events: Sequence[StreamEvent], usage: Usage, more_follows: bool) -> None:
     """Predict needs only the end: the body is assembled beside the stream."""
 
 

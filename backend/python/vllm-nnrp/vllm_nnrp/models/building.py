@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+COMMON_TOKENS = {f"{name}_token" for name in ("bos", "cls", "eos", "mask", "pad", "sep", "unk")}
+
 
 @contextmanager
 def quiet_transformers() -> Iterator[None]:
@@ -47,9 +49,19 @@ def save(folder: Path, model: Any, tokenizer: Any) -> None:
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     # transformers 5 keeps theta inside `rope_parameters` only, where 4 does not look: it would take its default.
-    edit_json(folder / "config.json", rope_theta=model.config.rope_parameters["rope_theta"])
-    # 5 writes its new name of this class; both versions know the old one.
-    edit_json(folder / "tokenizer_config.json", tokenizer_class="PreTrainedTokenizerFast")
+    if (rope := getattr(model.config, "rope_parameters", None)) is not None:
+        edit_json(folder / "config.json", rope_theta=rope["rope_theta"])
+    edit_tokenizer(folder)
+
+
+def edit_tokenizer(folder: Path) -> None:
+    """Say what transformers 5 wrote in words that both versions know."""
+    file = folder / "tokenizer_config.json"
+    config = json.loads(file.read_text(encoding="utf-8"))
+    edit_json(file, tokenizer_class="PreTrainedTokenizerFast")  # 5 writes its new name
+    if isinstance(config.get("extra_special_tokens"), list):  # 4 wants names for them, which 5 writes beside the list
+        named = {name: token for name, token in config.items() if name.endswith("_token")}
+        edit_json(file, extra_special_tokens={name: named[name] for name in named.keys() - COMMON_TOKENS})
 
 
 def edit_json(path: Path, **values: Any) -> None:

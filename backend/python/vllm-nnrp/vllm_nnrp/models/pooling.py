@@ -11,7 +11,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vllm_nnrp.models.building import edit_json, one_thread, quiet_transformers, save
+from vllm_nnrp.models.building import edit_tokenizer, one_thread, quiet_transformers, save
 from vllm_nnrp.models.cache import cached_folder, source_key
 from vllm_nnrp.models.progress import Progress, progress_bar
 from vllm_nnrp.models.vision import END_TOKEN, make_tokenizer
@@ -94,8 +94,7 @@ def _build_reranker(folder: Path, progress: Progress) -> None:
         )
         _seeded(BertForSequenceClassification, config).save_pretrained(folder)
         tokenizer.save_pretrained(folder)
-        # transformers 5 writes its new name of this class; both versions know the old one.
-        edit_json(folder / "tokenizer_config.json", tokenizer_class="PreTrainedTokenizerFast")
+        edit_tokenizer(folder)
     progress("done", 1.0)
 
 

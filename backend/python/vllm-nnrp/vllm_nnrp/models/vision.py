@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vllm_nnrp.models.building import edit_json, one_thread, quiet_transformers
+from vllm_nnrp.models.building import edit_tokenizer, one_thread, quiet_transformers
 from vllm_nnrp.models.cache import cached_folder, source_key
 from vllm_nnrp.models.progress import Progress, progress_bar
 
@@ -89,8 +89,7 @@ def save(folder: Path, model: PreTrainedModel, processor: LlavaProcessor) -> Non
     save_file(renamed, weights, metadata={"format": "pt"})
     processor.save_pretrained(folder)
     processor.image_processor.save_pretrained(folder)  # the file where transformers 4 looks for it
-    # transformers 5 writes its new name of this class; both versions know the old one.
-    edit_json(folder / "tokenizer_config.json", tokenizer_class="PreTrainedTokenizerFast")
+    edit_tokenizer(folder)
 
 
 def make_tokenizer() -> PreTrainedTokenizerFast:

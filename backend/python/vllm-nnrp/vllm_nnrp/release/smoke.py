@@ -18,7 +18,8 @@ from rich.console import Console
 from rich.table import Table
 
 from chatdelta import BackendFailure
-from vllm_engine.bindings.probing import require_family
+from vllm_engine.bindings.families import Family
+from vllm_engine.bindings.probing import ALLOW_UNTESTED_FLAG, require_family
 from vllm_engine.inspection import inspect_vllm
 from vllm_engine.installation import Installation, find_installation
 from vllm_nnrp.client.child import BackendFailed, running_backend
@@ -26,8 +27,9 @@ from vllm_nnrp.client.transport import grpc_target, nnrp_target
 from vllm_nnrp.release.exchanges import Door, run_steps
 from vllm_nnrp.release.records import SmokeRecord, SmokeStep, write_record
 from vllm_nnrp.release.source import source_hash
+from vllm_nnrp.settings_table import ALLOW_UNTESTED_VLLM
 
-PASSED, FAILED, NOT_RUN = 0, 1, 3
+PASSED, FAILED, USAGE_ERROR, NOT_RUN = 0, 1, 2, 3
 PACKAGES = ("torch", "transformers", "nnrp-py", "grpcio", "protobuf")
 MODEL = "memorised"
 OPTIONS = (f"served_model_name:{MODEL}", "tool_parser:hermes", "reasoning_parser:qwen3")
@@ -46,10 +48,16 @@ def main(argv: Sequence[str]) -> int:
     )
     parser.add_argument("--gpu", action="store_true", help="only on a GPU; without one nothing is run")
     parser.add_argument("--records", type=Path, metavar="DIR", help="write the record into this folder")
+    ALLOW_UNTESTED_VLLM.add_to(parser)
     args = parser.parse_args(argv)
     console = Console(highlight=False)
     try:
-        record = run_smoke(gpu=args.gpu)
+        allow_untested = ALLOW_UNTESTED_VLLM.value(args.allow_untested_vllm, os.environ)
+    except ValueError as exc:
+        print(f"smoke: {exc}", file=sys.stderr)
+        return USAGE_ERROR
+    try:
+        record = run_smoke(gpu=args.gpu, allow_untested=allow_untested)
     except NotRun as exc:
         print(f"smoke: not run: {exc}", file=sys.stderr)
         return NOT_RUN
@@ -62,16 +70,16 @@ def main(argv: Sequence[str]) -> int:
     return PASSED if record.passed else FAILED
 
 
-def run_smoke(*, gpu: bool) -> SmokeRecord:
+def run_smoke(*, gpu: bool, allow_untested: bool = False) -> SmokeRecord:
     """Blocks for a minute or more. Raises NotRun, and BackendFailed if the backend does not start, or end well."""
-    installation, device = _machine(gpu=gpu)
+    installation, family, device = _machine(gpu=gpu, allow_untested=allow_untested)
     started_s, taken_at = time.monotonic(), datetime.now(UTC)
-    steps = _steps(installation)
+    steps = _steps(installation, allow_untested=allow_untested)
     return SmokeRecord(
         kind="gpu" if gpu else "cpu",
         vllm=installation.version,
         distribution=installation.distribution,
-        binding=require_family(installation).name,
+        binding=family.name,
         packages={name: metadata.version(name) for name in PACKAGES},
         python=platform.python_version(),
         device=device,
@@ -82,29 +90,29 @@ def run_smoke(*, gpu: bool) -> SmokeRecord:
     )
 
 
-def _machine(*, gpu: bool) -> tuple[Installation, str]:
-    """The installed vLLM, and the name of what it runs on."""
+def _machine(*, gpu: bool, allow_untested: bool) -> tuple[Installation, Family, str]:
+    """The installed vLLM, the family whose binding it gets, and the name of what it runs on."""
     try:
         installation = find_installation()
-        require_family(installation)
+        family = require_family(installation, allow_untested=allow_untested)
     except BackendFailure as exc:
         raise NotRun(str(exc)) from exc
     if not gpu:
         if not installation.is_cpu:
             raise NotRun(f"{installation.distribution} {installation.version} is for GPUs: use --gpu")
-        return installation, f"{platform.machine()}, {len(os.sched_getaffinity(0))} CPUs"
+        return installation, family, f"{platform.machine()}, {len(os.sched_getaffinity(0))} CPUs"
     if installation.is_cpu:
         raise NotRun(f"{installation.distribution} {installation.version} is for CPUs, and a GPU run needs vllm")
-    gpus = inspect_vllm().gpus
+    gpus = inspect_vllm(allow_untested=allow_untested).gpus
     if not gpus:
         raise NotRun("torch finds no GPU")
-    return installation, gpus[0]
+    return installation, family, gpus[0]
 
 
-def _steps(installation: Installation) -> list[SmokeStep]:
+def _steps(installation: Installation, *, allow_untested: bool) -> list[SmokeStep]:
     from vllm_nnrp.models.memorised import build_memorised_model
 
-    arguments = ["--model", str(build_memorised_model())]
+    arguments = ["--model", str(build_memorised_model()), *([ALLOW_UNTESTED_FLAG] if allow_untested else ())]
     for option in (*OPTIONS, *(() if installation.is_cpu else ("--dtype:float32", "--gpu-memory-utilization:0.3"))):
         arguments.append(f"--option={option}")
     with running_backend(arguments) as child:
