@@ -20,8 +20,8 @@ TORCH_CPU = "class version: cuda = None"
 TORCH_CUDA = "class version: cuda = '13.0'"
 GOOD = {"USE_PIP": "true", "FROM_SOURCE": "true", "INTEL_FOLDER": "/no/such/folder", "MIN_BUILD_DISK_GIB": "0"}
 TORCH_PAGE = "echo torch-2.11.0%2Bcpu-cp312"
-# In the build environment: where this machine's Python.h would be.
-SITE = """import os, sysconfig
+# In the build environment: where this machine's Python.h would be. (Debian's python3 has a sitecustomize of its own.)
+HEADERS = """import os, sysconfig
 real = sysconfig.get_path
 sysconfig.get_path = lambda name, *rest: os.environ["HEADERS"] if name == "include" else real(name, *rest)
 """
@@ -33,7 +33,8 @@ def venv(tmp_path_factory: pytest.TempPathFactory) -> Path:
     venv = tmp_path_factory.mktemp("empty") / "venv"
     subprocess.run([Path(sys.executable).resolve(), "-m", "venv", venv], check=True, timeout=100)
     (site,) = venv.glob("lib/python3*/site-packages")
-    (site / "sitecustomize.py").write_text(SITE)
+    (site / "headers.py").write_text(HEADERS)
+    (site / "headers.pth").write_text("import headers\n")
     return venv
 
 
