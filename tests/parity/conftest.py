@@ -10,7 +10,12 @@ import pytest
 
 from tests.parity.entries import Family
 from tests.parity.runs import Bench
-from tests.support.loops import share_loop
+from tests.support.loops import share_loop, share_loop_factory
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    share_loop_factory(metafunc)
 
 
 @pytest.hookimpl(tryfirst=True)  # before the tests are put into an order

@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
+import pytest
+
 from tests.vllm_nnrp_bench.test_report import ROWS, results
-from vllm_nnrp.bench.plots import PLOTS, draw_plots
+from vllm_nnrp.bench.plots import PLOTS, _shown, draw_plots
 from vllm_nnrp.bench.report import REPORT_FILE, write_report
 
 PNG = b"\x89PNG"
@@ -26,3 +29,11 @@ def test_each_scenario_has_its_plots_and_the_report_shows_them(tmp_path: Path) -
 def test_nothing_is_drawn_of_a_scenario_that_did_not_run(tmp_path: Path) -> None:
     made = results(("mapper", "text", {"nnrp_us": 2.0, "grpc_us": 9.0, "bare_json_us": 0.5}))
     assert draw_plots(made, tmp_path) == {"mapper": ["mapper.png"]}
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.1234, "0.123"), (12.34, "12.3"), (99.96, "100"), (1335.4, "1,335"), (math.nan, "")],
+)
+def test_a_bar_says_its_value_and_what_was_not_measured_says_nothing(value: float, text: str) -> None:
+    assert _shown(value) == text

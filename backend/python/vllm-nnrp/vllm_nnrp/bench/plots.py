@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -32,16 +33,23 @@ def draw_plots(results: Results, folder: Path) -> dict[str, list[str]]:
 
 
 def _bars(axes: Any, groups: Sequence[str], series: Mapping[str, Sequence[float]], ylabel: str) -> None:
-    """Beside each other within a group; a series has a value for every group."""
+    """Beside each other within a group; NaN, where a series has nothing for a group, has no bar."""
     width = 0.8 / max(1, len(series))
     for place, (name, values) in enumerate(series.items()):
         at = [index - 0.4 + width * (place + 0.5) for index in range(len(groups))]
         bars = axes.bar(at, values, width, label=name, color=COLOURS.get(name))
-        axes.bar_label(bars, fmt="%.3g", fontsize=7)
+        axes.bar_label(bars, [_shown(value) for value in values], fontsize=7)
     axes.set_xticks(range(len(groups)), groups)
     axes.set_ylabel(ylabel)
     axes.legend(fontsize=8)
     axes.spines[["top", "right"]].set_visible(False)
+
+
+def _shown(value: float) -> str:
+    """Three digits, or all before the point."""
+    if math.isnan(value):
+        return ""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def _by_case(results: Results, scenario: str, names: Mapping[str, str], axes: Any, ylabel: str) -> None:
@@ -52,7 +60,7 @@ def _by_case(results: Results, scenario: str, names: Mapping[str, str], axes: An
 
 def _median(results: Results, scenario: str, case: str, name: str) -> float:
     values = results.values(scenario, case, name)
-    return statistics.median(values) if values else 0.0
+    return statistics.median(values) if values else math.nan
 
 
 def _mapper(axes: Any, results: Results) -> None:
@@ -71,7 +79,7 @@ def _of_doors(results: Results, scenario: str, name: str, axes: Any, ylabel: str
     counts = sorted({int(count) for _, count in cases})
     doors = [door for door in DOORS if any(door == name for name, _ in cases)]
     series = {door: [_median(results, scenario, f"{door} x{count}", name) for count in counts] for door in doors}
-    _bars(axes, [f"{count} streams" for count in counts], series, ylabel)
+    _bars(axes, [f"{count} stream{'s' * (count > 1)}" for count in counts], series, ylabel)
     if log:
         axes.set_yscale("log")
 
