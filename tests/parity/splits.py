@@ -94,15 +94,20 @@ class Played:
             self._outputs = [_copied(output) async for output in stream]
             self._parser = _Recording(self._rendered.parsers[0], self._steps)
             self._sizes = (1,)
-            self._deltas = [delta async for delta in self._engine.generate(self._request)]
+            self._deltas = await self._generated()
         return self
 
     async def same(self, sizes: Sequence[int]) -> bool:
         """Whether deltas of these sizes feed the parser as before, and give what they gave."""
         self._sizes, self._parser = sizes, _Repeating(self._steps)
         with self._in_place_of():
-            deltas = [delta async for delta in self._engine.generate(self._request)]
+            deltas = await self._generated()
         return not self._parser.differs and deltas == self._deltas
+
+    async def _generated(self) -> list[EngineDelta]:
+        """Without what they say of the split itself."""
+        deltas = [delta async for delta in self._engine.generate(self._request)]
+        return [dataclasses.replace(delta, more_follows=False) for delta in deltas]
 
     @contextmanager
     def _in_place_of(self) -> Iterator[Any]:
