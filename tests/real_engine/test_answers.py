@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from localai_proto import backend_pb2 as pb
@@ -21,6 +23,17 @@ def check(answer: Answer, conversation: Conversation) -> None:
     assert len(set(answer.call_ids)) == len(conversation.tool_calls)
 
 
+def arguments_joined(pieces: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """Fragments of a call's arguments that are there at once leave over gRPC as one."""
+    found: list[tuple[str, ...]] = []
+    for piece in pieces:
+        if found and piece[0] == "arguments" and piece[:-1] == found[-1][:-1]:
+            found[-1] = (*piece[:-1], found[-1][-1] + piece[-1])
+        else:
+            found.append(piece)
+    return found
+
+
 @pytest.mark.parametrize("name", BY_NAME)
 async def test_a_conversation_through_both_doors(backend: RealBackend, name: str) -> None:
     conversation = BY_NAME[name]
@@ -28,7 +41,7 @@ async def test_a_conversation_through_both_doors(backend: RealBackend, name: str
     over_nnrp = await ask_nnrp(backend, conversation)
     check(over_grpc, conversation)
     check(over_nnrp, conversation)
-    assert over_grpc.pieces == over_nnrp.pieces
+    assert arguments_joined(over_grpc.pieces) == arguments_joined(over_nnrp.pieces)
     assert over_grpc.prompt_tokens == over_nnrp.prompt_tokens > 0
     assert over_grpc.completion_tokens == over_nnrp.completion_tokens > 0
 
