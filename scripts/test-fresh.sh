@@ -29,6 +29,7 @@ command -v debootstrap >/dev/null || fail "debootstrap is missing: apt-get insta
 work=${WORK:-$(mktemp -d /var/tmp/vllm-nnrp-fresh.XXXXXX)}
 mkdir -p "$work"
 machine=$(realpath "$work")/machine
+checkout=/srv/vllm-nnrp # on that machine
 mounted=()
 
 clean_up() {
@@ -64,9 +65,9 @@ connect() { # to the devices, and to the network as this machine does
 }
 
 clone() {
-    rm -rf "$machine/root/vllm-nnrp"
-    git clone --quiet --no-local . "$machine/root/vllm-nnrp"
-    say "at $(git -C "$machine/root/vllm-nnrp" log --oneline -1)"
+    rm -rf "$machine$checkout"
+    git clone --quiet --no-local . "$machine$checkout"
+    say "at $(git -C "$machine$checkout" log --oneline -1)"
 }
 
 inside() { # COMMAND
@@ -76,7 +77,7 @@ inside() { # COMMAND
         if [[ -n ${!name:-} ]]; then settings+=("$name=${!name}"); fi
     done
     env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 "${settings[@]}" \
-        chroot "$machine" /bin/bash -c "cd /root/vllm-nnrp && $1"
+        chroot "$machine" /bin/bash -c "cd $checkout && $1"
 }
 
 make_machine

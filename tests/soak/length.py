@@ -7,7 +7,7 @@ import os
 
 SEED = 20_260
 ENGINES = 2  # the time is halved between the scripted engine and the real one
-SHORT_S = 30.0
+SHORT_S = 60.0
 
 
 def load_seconds(*, is_soak: bool) -> float:
