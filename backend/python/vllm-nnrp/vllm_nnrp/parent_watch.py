@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable
 
+VARIABLE = "LOCALAI_BACKEND_PARENT_WATCH"  # whether it is done
 INIT = 1  # never goes, or everybody goes with it
 
 

@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Any
 
 from vllm_engine.bindings.probing import ALLOW_UNTESTED_FLAG, ALLOW_UNTESTED_VARIABLE
+from vllm_nnrp import parent_watch
 from vllm_nnrp.addresses import NNRP_URL, Address, parse_address, parse_nnrp_url
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
@@ -298,7 +299,7 @@ SETTINGS = (
     Setting(
         "watch_parent",
         "whether the backend leaves when the process that started it is gone",
-        variable="LOCALAI_BACKEND_PARENT_WATCH",
+        variable=parent_watch.VARIABLE,
         shown_default="`true`; with `--model` `false`",
         parse=parse_switch,
     ),

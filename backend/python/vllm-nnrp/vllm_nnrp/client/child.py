@@ -15,11 +15,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from vllm_nnrp import parent_watch
+
 READY_S = 600.0
 STOP_S = 60.0  # its own grace and engine times fit in
 POLL_S = 0.1
 TAIL_LINES = 30
-WATCH_PARENT = "LOCALAI_BACKEND_PARENT_WATCH"
 FREE_PORT = "nnrp://127.0.0.1:0"
 
 
@@ -99,7 +100,7 @@ def running_backend(
                     stdout=log,
                     stderr=subprocess.STDOUT,
                     start_new_session=True,
-                    env=os.environ | {WATCH_PARENT: "true"},
+                    env=os.environ | {parent_watch.VARIABLE: "true"},
                 )
                 child = BackendChild(process, folder)
             yield child
