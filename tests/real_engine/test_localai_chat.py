@@ -3,15 +3,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from localai_proto import backend_pb2 as pb
 from tests.localai_core.ask import Ask
 from tests.localai_core.attempts import Backend
+from tests.localai_core.backends import GrpcBackend
 from tests.localai_core.chat import chat
 from tests.localai_core.chat_stream import chat_stream
 from tests.localai_core.shown import REQUEST_ID, Shown
@@ -48,13 +51,29 @@ async def test_a_conversation(backend: RealBackend, endpoint: Endpoint, name: st
     assert shown.usage.generation_ms > 0
 
 
+class Heard(GrpcBackend):
+    """Counts the deltas of text in each reply of a stream."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__(address)
+        self.texts: list[int] = []
+
+    def predict_stream(self, options: pb.PredictOptions) -> Iterator[pb.Reply]:
+        for reply in super().predict_stream(options):
+            self.texts.append(sum(bool(delta.content) for delta in reply.chat_deltas))
+            yield reply
+
+
 @pytest.mark.parametrize("name", ["long_answer", "hello_with_tools_offered", "json_name_with_tools_offered"])
 async def test_text_is_shown_as_it_comes(backend: RealBackend, name: str) -> None:
     conversation = BY_NAME[name]
-    shown = await show(backend.grpc_address, chat_stream, ask_for(conversation))
+    heard = Heard(backend.grpc_address)
+    shown = await asyncio.to_thread(chat_stream, heard, ask_for(conversation))
     pieces = [text for kind, text in shown.chunks if kind == "text"]
-    # Nearly one for each token: what is there at once, on a busy machine, comes in one piece.
-    assert len(pieces) > token_count(backend, conversation.content) / 2
+    # A delta for each token; core shows those of one reply, which were there at once, as one piece.
+    joined = sum(max(0, texts - 1) for texts in heard.texts)
+    assert len(pieces) >= token_count(backend, conversation.content) - joined
+    assert sum(heard.texts) >= token_count(backend, conversation.content)
     assert "".join(pieces).strip() == conversation.content
 
 
