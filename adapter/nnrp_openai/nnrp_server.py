@@ -153,7 +153,7 @@ class ProfileHandler:
             diagnostic = encode_cancelled(
                 str(exc), source="server", operation_id=operation.operation_id, backend_aborted=True
             )
-            await self._drop_live(operation, ResultDropReasonCode.BUDGET_EXCEEDED, diagnostic)
+            self._drop_live(operation, ResultDropReasonCode.BUDGET_EXCEEDED, diagnostic)
         except (OperationEnded, PeerGone) as exc:
             if operation.ended is None:  # nobody ended it, so we have tried a second terminal
                 log.error("operation %d got two terminals from us: %s", operation.operation_id, exc)
@@ -201,7 +201,7 @@ class ProfileHandler:
                 timeout_s = self._left(work, submit)
                 return await self._adapter.run(submit, operation, work.terms, progress, timeout_s=timeout_s)
             finally:
-                work.is_at_engine = False
+                work.leave_engine()
 
     def _left(self, work: Work, submit: Submit) -> float | None:
         """Seconds of the request's time that are left."""
@@ -226,36 +226,36 @@ class ProfileHandler:
     def _end(self, operation: Operation, ended: Ended) -> None:
         works = self._sessions.get(operation.session.serial)
         work = None if works is None else works.works.get(operation.operation_id)
-        request: asyncio.Task[None] | None = None
         if work is not None and work.task is not None:
-            request = work.task if work.is_at_engine else None
             work.task.cancel(ended.reason.value)
         ending = ENDINGS[ended.reason]
-        if ending is not None:
-            self._own(self._drop(operation, ended, ending, request))
+        if ending is None:
+            return
+        if work is not None and work.is_at_engine and ending.awaits_abort:
+            self._drop_once_aborted(work, ended, ending)
+        else:
+            is_at_engine = work is not None and work.is_at_engine
+            _drop(operation, ended, ending, backend_aborted=None if is_at_engine else False)
 
-    async def _drop(
-        self, operation: Operation, ended: Ended, ending: Ending, request: asyncio.Task[None] | None
-    ) -> None:
-        """The terminal of an ended operation; `request` is its cancelled task if that was at the engine."""
-        aborted: bool | None = False
-        if request is not None:
-            if ending.awaits_abort:
-                await asyncio.wait((request,), timeout=self._limits.abort_wait_s)
-            aborted = _is_aborted(request) if ending.awaits_abort else None
-        diagnostic = drop_diagnostic(ended, ending, operation_id=operation.operation_id, backend_aborted=aborted)
-        if ending.traced:
-            operation.session.send_trace(ending_trace(operation), frame_id=0)
-        try:
-            await operation.drop(ending.code, diagnostic, retryable=ending.retryable)
-        except OperationEnded:
-            # The carrier itself had the last word, as at the end of a session's close.
-            log.debug("operation %d already has its terminal", operation.operation_id)
+    def _drop_once_aborted(self, work: Work, ended: Ended, ending: Ending) -> None:
+        """The drop when the engine has let go of `work`, or when that takes too long.
 
-    async def _drop_live(self, operation: Operation, code: ResultDropReasonCode, diagnostic: bytes) -> None:
+        The cancelled task itself sends it on its way out: another one that waited for it would be turns of the loop
+        behind, and a turn can be milliseconds.
+        """
+
+        def drop(*, aborted: bool) -> None:
+            waiting.cancel()
+            work.after_engine(None)
+            _drop(work.operation, ended, ending, backend_aborted=aborted)
+
+        waiting = asyncio.get_running_loop().call_later(self._limits.abort_wait_s, lambda: drop(aborted=False))
+        work.after_engine(lambda: drop(aborted=True))
+
+    def _drop_live(self, operation: Operation, code: ResultDropReasonCode, diagnostic: bytes) -> None:
         """End an operation by our own decision; somebody else may have ended it meanwhile."""
         try:
-            await operation.drop(code, diagnostic)
+            operation.drop(code, diagnostic)
         except OperationEnded:
             log.debug("operation %d was ended by its peer at the same time", operation.operation_id)
 
@@ -296,6 +296,13 @@ def _encoded(reply: Reply, operation: Operation, total_s: float) -> tuple[Result
         return encode_terminal(failure, operation_id=operation.operation_id, times=times)
 
 
-def _is_aborted(request: asyncio.Task[None]) -> bool:
-    """Whether a cancelled request has closed its engine stream, which is its abort, without an error."""
-    return request.cancelled() or (request.done() and request.exception() is None)
+def _drop(operation: Operation, ended: Ended, ending: Ending, *, backend_aborted: bool | None) -> None:
+    """The terminal of an ended operation."""
+    diagnostic = drop_diagnostic(ended, ending, operation_id=operation.operation_id, backend_aborted=backend_aborted)
+    if ending.traced:
+        operation.session.send_trace(ending_trace(operation), frame_id=0)
+    try:
+        operation.drop(ending.code, diagnostic, retryable=ending.retryable)
+    except OperationEnded:
+        # The carrier itself had the last word, as at the end of a session's close.
+        log.debug("operation %d already has its terminal", operation.operation_id)

@@ -7,7 +7,9 @@ words never become one.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.metrics_core import CounterMetricFamily
@@ -34,6 +36,15 @@ CANCEL_REASONS = frozenset(
 )
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 _GAP_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
+
+
+Metric = TypeVar("Metric", Counter, Histogram)
+
+
+@functools.cache
+def _of(metric: Metric, *labels: str) -> Metric:
+    """Its child for these labels, which cost more to look up than to count; there are few of them."""
+    return metric.labels(*labels)
 
 
 class _Frames(Collector):
@@ -90,27 +101,27 @@ class PrometheusSink:
     def record(self, observation: Observation) -> None:
         origin, usage = observation.origin, observation.usage
         door = origin.door if origin.door in DOORS else OTHER
-        self._operations.labels(door, origin.transport, observation.operation, observation.outcome.value).inc()
+        _of(self._operations, door, origin.transport, observation.operation, observation.outcome.value).inc()
         if observation.error_kind is not None:
-            self._errors.labels(door, observation.error_kind.value).inc()
+            _of(self._errors, door, observation.error_kind.value).inc()
         if observation.cancel_reason is not None:
             reason = observation.cancel_reason
-            self._cancels.labels(door, reason if reason in CANCEL_REASONS else OTHER).inc()
+            _of(self._cancels, door, reason if reason in CANCEL_REASONS else OTHER).inc()
         if observation.parser_failure is not None:
-            self._parser_failures.labels(door).inc()
-        self._events.labels(door).inc(observation.output_events)
+            _of(self._parser_failures, door).inc()
+        _of(self._events, door).inc(observation.output_events)
         for kind, count in (
             ("prompt", usage.prompt_tokens),
             ("completion", usage.completion_tokens),
             ("reasoning", usage.reasoning_tokens),
             ("cached", usage.cached_tokens or 0),
         ):
-            self._tokens.labels(door, kind).inc(count)
-        self._duration.labels(door).observe(observation.duration_s)
+            _of(self._tokens, door, kind).inc(count)
+        _of(self._duration, door).observe(observation.duration_s)
         for collector, seconds in (
             (self._first_event, observation.first_event_s),
             (self._gap, observation.event_gap_s),
             (self._queue, observation.timings.queue_s if observation.timings else None),
         ):
             if seconds is not None:
-                collector.labels(door).observe(seconds)
+                _of(collector, door).observe(seconds)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from nnrp_openai.objects import ObjectTable
 from nnrp_openai.terms import Terms
@@ -13,7 +14,7 @@ from nnrp_wire.carrier import Operation
 class Work:
     """One operation being served. `is_at_engine` is true between dispatch and the engine's own end."""
 
-    __slots__ = ("is_at_engine", "operation", "task", "terms", "was_dispatched")
+    __slots__ = ("_last_word", "is_at_engine", "operation", "task", "terms", "was_dispatched")
 
     def __init__(self, operation: Operation, terms: Terms) -> None:
         self.operation = operation
@@ -21,9 +22,19 @@ class Work:
         self.is_at_engine = False
         self.was_dispatched = False
         self.task: asyncio.Task[None] | None = None
+        self._last_word: Callable[[], None] | None = None
 
     def dispatch(self) -> None:
         self.is_at_engine = self.was_dispatched = True
+
+    def after_engine(self, last_word: Callable[[], None] | None) -> None:
+        """Call it once the engine has let go of this operation, which is there now and was cancelled."""
+        self._last_word = last_word
+
+    def leave_engine(self) -> None:
+        self.is_at_engine = False
+        if self._last_word is not None:
+            self._last_word()
 
 
 class SessionWorks:

@@ -126,8 +126,9 @@ class Operation(Protocol):
     async def finish(self, metadata: ResultPushMetadata, body: bytes) -> None:
         """Send RESULT_PUSH, the successful transport terminal. Raises OperationEnded like push()."""
 
-    async def drop(self, code: ResultDropReasonCode, diagnostic: bytes = b"", *, retryable: bool = False) -> None:
-        """Send RESULT_DROP_REASON, the one terminal an ended operation still takes.
+    def drop(self, code: ResultDropReasonCode, diagnostic: bytes = b"", *, retryable: bool = False) -> None:
+        """Send RESULT_DROP_REASON, the one terminal an ended operation still takes. It never waits, so that an ended
+        operation never holds its session open.
 
         Raises OperationEnded if a terminal was already sent; does nothing when the connection is gone.
         """

@@ -105,4 +105,4 @@ class Dispatcher:
             logger.exception("%s: the handler failed", self._writer.connection_id)
             if operation is not None:
                 with suppress(OperationEnded):
-                    operation.drop_now(ResultDropReasonCode.TRANSPORT_CLOSED)
+                    operation.drop(ResultDropReasonCode.TRANSPORT_CLOSED)

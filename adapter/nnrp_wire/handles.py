@@ -73,6 +73,7 @@ class Writer(Protocol):
     async def reopened(self) -> None: ...
     def pump(self) -> None: ...
     def schedule_flush(self) -> None: ...
+    def flush(self) -> None: ...
     def terminal_sent(self) -> None: ...
 
 
@@ -180,13 +181,10 @@ class OperationHandle:
         self._core.send_result(metadata, body)
         self._sent_terminal()
 
-    async def drop(self, code: ResultDropReasonCode, diagnostic: bytes = b"", *, retryable: bool = False) -> None:
-        self.drop_now(code, diagnostic, retryable=retryable)
-
-    def drop_now(self, code: int, diagnostic: bytes = b"", *, retryable: bool = False) -> None:
-        """drop() without a coroutine; it never waits, so that an ended operation never holds its session open."""
+    def drop(self, code: ResultDropReasonCode, diagnostic: bytes = b"", *, retryable: bool = False) -> None:
         self._core.send_drop(int(code), diagnostic, retryable=retryable)
         self._sent_terminal()
+        self._writer.flush()  # who ended it waits for this, and the turns of a busy loop are long
 
     async def _wait_for_room(self) -> None:
         core = self._core

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
+from types import AsyncGeneratorType
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -21,9 +22,19 @@ async def closing(stream: AsyncGenerator[T, None]) -> AsyncIterator[AsyncGenerat
     try:
         yield stream
     finally:
-        closed = asyncio.ensure_future(stream.aclose())
-        try:
-            await asyncio.shield(closed)
-        except asyncio.CancelledError:
-            await closed
-            raise
+        if not _is_over(stream):
+            await _close(stream)
+
+
+def _is_over(stream: AsyncGenerator[T, None]) -> bool:
+    """Whether it has returned or raised, as when a cancellation came out of it. Closing that is turns of the loop."""
+    return isinstance(stream, AsyncGeneratorType) and stream.ag_frame is None
+
+
+async def _close(stream: AsyncGenerator[T, None]) -> None:
+    closed = asyncio.ensure_future(stream.aclose())
+    try:
+        await asyncio.shield(closed)
+    except asyncio.CancelledError:
+        await closed
+        raise

@@ -110,7 +110,7 @@ class FakeOperation:
         self.has_terminal = True
         self.session.sent.append(("finish", (metadata.status_code, result_json(metadata, body))))
 
-    async def drop(self, code: ResultDropReasonCode, diagnostic: bytes = b"", *, retryable: bool = False) -> None:
+    def drop(self, code: ResultDropReasonCode, diagnostic: bytes = b"", *, retryable: bool = False) -> None:
         if self.has_terminal:
             raise OperationEnded(self.ended)
         self.has_terminal = True

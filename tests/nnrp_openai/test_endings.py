@@ -89,6 +89,17 @@ async def test_mid_stream(
         assert [(r.outcome, r.cancel_reason) for r in served.records.all] == [(Outcome.CANCELLED, reason.value)]
 
 
+@pytest.mark.parametrize("reason", [reason for reason, ending in ENDINGS.items() if ending])
+async def test_the_last_word_waits_for_the_engine_and_for_nothing_else(reason: EndReason) -> None:
+    """One turn of the loop for the cancelled task; each more would be milliseconds where many stream."""
+    async with serving(held) as served:
+        operation = fake_operation(envelope())
+        await in_mid_stream(served, operation)
+        operation.end(served.handler, reason)
+        await asyncio.sleep(0)
+        assert operation.has_terminal
+
+
 async def test_every_reason_has_a_row() -> None:
     assert {reason for reason, ending in ENDINGS.items() if ending} == {row[0] for row in ROWS.values()}
     assert set(ENDINGS) == set(EndReason)

@@ -134,15 +134,15 @@ class ScriptedHandler:
                 raise OperationEnded(operation.ended)
         except OperationEnded as error:
             if error.ended is not None and name != "mute":
-                await self._drop(operation, error.ended)
+                self._drop(operation, error.ended)
 
     async def _push(self, operation: Operation, event: bytes) -> None:
         await operation.push(event)
         self.pushed += 1
 
-    async def _drop(self, operation: Operation, ended: Ended) -> None:
+    def _drop(self, operation: Operation, ended: Ended) -> None:
         code = DROP_CODES.get(ended.reason, ResultDropReasonCode.PEER_CANCELLED)
-        await operation.drop(code, ended.reason.value.encode())
+        operation.drop(code, ended.reason.value.encode())
 
 
 def script_of(operation: Operation) -> str:

@@ -103,9 +103,8 @@ class Dropper:
 
     @staticmethod
     def _drop(operation: Operation) -> None:
-        coroutine = operation.drop(ResultDropReasonCode.PEER_CANCELLED)
-        with suppress(StopIteration, OperationEnded):  # it never waits
-            coroutine.send(None)
+        with suppress(OperationEnded):
+            operation.drop(ResultDropReasonCode.PEER_CANCELLED)
 
 
 def connect(

@@ -146,7 +146,7 @@ async def test_a_lost_connection_ends_operations_and_takes_no_more() -> None:
         await operation.finish(EMPTY_SUCCESS, b"")
     operation.progress(1)
     operation.session.retry_after(1, reason=7)
-    await operation.drop(8)  # type: ignore[arg-type]
+    operation.drop(8)  # type: ignore[arg-type]
     await handler.finished()
     assert transport.writes == written
 
