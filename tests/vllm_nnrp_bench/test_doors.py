@@ -12,11 +12,14 @@ import pytest
 
 from chatdelta import BackendFailure, EngineDelta, FinishReason, GenerationRequest
 from chatdelta.testing import Gap, Step, failing_script
+from localai_proto import backend_pb2 as pb
+from tests.nnrp_wire.recording_transport import RecordingTransport
 from tests.support.waiting import until
 from tests.vllm_nnrp_client.both_doors import MODEL, both_doors
 from vllm_nnrp.bench.asking import Ask, BenchFailed, Door, Stream, all_ended, usage_in
 from vllm_nnrp.bench.control import Control, ControlFailed, open_control
-from vllm_nnrp.bench.grpc_door import GrpcDoor
+from vllm_nnrp.bench.grpc_door import GrpcConnection, GrpcDoor
+from vllm_nnrp.bench.http2 import DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, RST_STREAM, frame
 from vllm_nnrp.bench.http_door import HttpConnection
 from vllm_nnrp.bench.nnrp_door import NnrpDoor
 
@@ -53,6 +56,52 @@ def test_an_http_error_is_a_failure() -> None:
     assert "400 Bad Request" in stream.failure
 
 
+def message(tokens: int) -> bytes:
+    reply = pb.Reply(message=WORD.encode(), tokens=tokens).SerializeToString()
+    return b"\0" + len(reply).to_bytes(4, "big") + reply
+
+
+def connected() -> tuple[GrpcConnection, Stream, RecordingTransport]:
+    connection, transport = GrpcConnection("here:1"), RecordingTransport()
+    connection.connection_made(transport)
+    return connection, connection.ask(Ask(1, 3)), transport
+
+
+OK_TRAILERS, FAILED_TRAILERS = b"\x00\x0bgrpc-status\x010", b"\x00\x0bgrpc-status\x0213"
+GRPC = (
+    frame(HEADERS, END_HEADERS, 1, b"\x88")
+    + frame(DATA, 0, 1, message(1) + message(2)[:4])
+    + frame(DATA, 0, 1, message(2)[4:])
+    + frame(DATA, 0, 1, message(3))
+    + frame(HEADERS, END_HEADERS | END_STREAM, 1, OK_TRAILERS)
+)
+
+
+@pytest.mark.parametrize("cut", range(1, len(GRPC)))
+def test_wherever_a_grpc_answer_is_cut_its_tokens_are_counted_once(cut: int) -> None:
+    connection, stream, _ = connected()
+    connection.data_received(GRPC[:cut])
+    connection.data_received(GRPC[cut:])
+    assert (stream.tokens, stream.usage_tokens, stream.failure) == (3, 3, "")
+    assert stream.ended.is_set()
+
+
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        (frame(HEADERS, END_HEADERS | END_STREAM, 1, FAILED_TRAILERS), "grpc-status"),
+        (frame(HEADERS, END_HEADERS | END_STREAM, 1, b"\x88"), "trailers"),
+        (frame(DATA, END_STREAM, 1, message(1)), "without trailers"),
+        (frame(RST_STREAM, 0, 1, b"\0\0\0\x0b"), "reset (11)"),
+        (frame(GOAWAY, 0, 0, bytes(8) + b"too_many_pings"), "too_many_pings"),
+    ],
+)
+def test_what_is_no_grpc_answer_is_a_failure(data: bytes, told: str) -> None:
+    connection, stream, _ = connected()
+    connection.data_received(data)
+    assert told in stream.failure
+
+
 @pytest.mark.parametrize(
     ("text", "tokens"),
     [(b"{}", 0), (b'{"completion_tokens": 7}', 7), (b'{"completion_tokens":1} {"completion_tokens":12}', 12)],
@@ -75,7 +124,7 @@ def words(request: GenerationRequest) -> Iterable[Step]:
 async def opened(name: str, streams: int) -> AsyncIterator[tuple[Door, list[str]]]:
     """A door on a scripted engine, and the engine's aborts."""
     async with both_doors(words) as doors:
-        door: Door = GrpcDoor(str(doors.targets["grpc"].address))  # type: ignore[union-attr]
+        door: Door = GrpcDoor(doors.targets["grpc"].address)  # type: ignore[union-attr]
         if name != "grpc":
             door = NnrpDoor(name, doors.urls[0], WORD.encode(), MODEL, each_alone=name == "alone")
         await door.open(streams)
@@ -98,6 +147,14 @@ async def test_every_token_of_every_stream_is_counted(name: str) -> None:
 
 
 @pytest.mark.asyncio
+async def test_a_large_grpc_request_waits_for_the_servers_windows() -> None:
+    async with opened("grpc", 1) as (door, _):
+        stream = door.ask(Ask(1, 2, tools=False, padding_bytes=4 << 20))
+        await all_ended([stream], 10)
+    assert stream.tokens == 2
+
+
+@pytest.mark.asyncio
 @pytest.mark.parametrize("name", ["grpc", "nnrp"])
 async def test_a_cancel_ends_the_stream_and_reaches_the_engine(name: str) -> None:
     async with opened(name, 1) as (door, aborted):
@@ -114,7 +171,7 @@ async def test_a_cancel_ends_the_stream_and_reaches_the_engine(name: str) -> Non
 @pytest.mark.parametrize("name", ["grpc", "nnrp"])
 async def test_a_failed_answer_fails_the_measurement(name: str) -> None:
     async with both_doors(lambda _request: failing_script(BackendFailure("lost"))) as doors:
-        door: Door = GrpcDoor(str(doors.targets["grpc"].address))  # type: ignore[union-attr]
+        door: Door = GrpcDoor(doors.targets["grpc"].address)  # type: ignore[union-attr]
         if name == "nnrp":
             door = NnrpDoor(name, doors.urls[0], WORD.encode(), MODEL)
         await door.open(1)

@@ -63,7 +63,7 @@ class Lab:
         event = self.word or NNRP_EVENT
         match name:
             case "grpc":
-                return GrpcDoor(self.doors.grpc)
+                return GrpcDoor(parse_address(self.doors.grpc))
             case "http":
                 return HttpDoor(parse_address(self.http_address), self.word or HTTP_EVENT, self.model)
             case "nnrp-tcp":

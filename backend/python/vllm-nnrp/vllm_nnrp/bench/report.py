@@ -54,7 +54,7 @@ ABOUT: Mapping[str, str] = {
 NOT_SHOWN = (
     "How fast a model is, or a GPU: the scripted engine computes nothing, and the real ones here are tiny, on a CPU.",
     "A network: everything is on loopback, without TLS.",
-    "Other clients. NNRP and HTTP are read by raw sockets that decode nothing, gRPC by grpc.aio; an SDK or a browser "
+    "Other clients. All three are read by raw sockets that decode nothing but what they count; an SDK or a browser "
     "adds its own time, and the NNRP SDK's Python client takes about 10,000 events a second.",
     "The engine's own process: with a real vLLM its scheduler competes for the same cores; only `end-to-end` has it.",
     "vLLM with several API servers, and more than one client process: 256 streams may be the client's limit "

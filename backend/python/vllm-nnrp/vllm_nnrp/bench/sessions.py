@@ -16,7 +16,6 @@ from vllm_nnrp.bench.streaming import measure_stream
 COUNTS = (1, 100, 1000)
 IDLE = ("nnrp sessions of one connection", "nnrp connections", "grpc channels", "http connections")
 ACTIVE = ("nnrp-tcp", "nnrp-tcp-alone", "grpc", "http")
-MOST_CHANNELS = 100  # of grpc.aio in one client
 SLOW_S = 1.0  # between two tokens of an active session
 
 
@@ -31,7 +30,6 @@ class Sessions:
             Case(f"idle: {count} {kind}", lambda kind=kind, count=count: _idle(lab, kind, count, window_s))  # type: ignore[misc]
             for count in counts
             for kind in IDLE
-            if not (kind.startswith("grpc") and count > MOST_CHANNELS)
         ]
         active = [
             Case(f"active: {count} over {door}", lambda door=door, count=count: _active(lab, door, count, window_s))  # type: ignore[misc]
@@ -50,7 +48,7 @@ async def _idle(lab: Lab, kind: str, count: int, window_s: float) -> Measured:
             is_one = kind == IDLE[0]
             await door.open_sessions(1 if is_one else count, count if is_one else 1)
         elif isinstance(door, GrpcDoor):
-            await door.open_channels(count)
+            await door.open_connections(count)
         else:
             await door.open(count)
         await asyncio.sleep(0.2)

@@ -53,8 +53,8 @@ class _Work:
     async def push(self, event: bytes) -> None:
         await self._operation.push(event)
 
-    async def drop(self, code: ResultDropReasonCode, diagnostic: bytes = b"", *, retryable: bool = False) -> None:
-        await self._operation.drop(code, diagnostic, retryable=retryable)
+    def drop(self, code: ResultDropReasonCode, diagnostic: bytes = b"", *, retryable: bool = False) -> None:
+        self._operation.drop(code, diagnostic, retryable=retryable)
 
     def progress(self, stage: int, percent_x100: int = 0xFFFF) -> None:
         self._operation.progress(stage, percent_x100)
