@@ -52,6 +52,8 @@ ROWS = (
     ("end-to-end", "direct x16", {"tokens_per_s": 1000.0}),
     ("end-to-end", "nnrp-tcp x16", {"tokens_per_s": 980.0}),
     ("end-to-end", "grpc x16", {"tokens_per_s": 960.0}),
+    ("end-to-end-tiny", "direct x16", {"tokens_per_s": 2000.0}),
+    ("end-to-end-tiny", "grpc x16", {"tokens_per_s": 1800.0}),
     ("sessions", "idle: 1000 nnrp sessions of one connection", {"server_core_percent": 0.2}),
 )
 
@@ -71,6 +73,7 @@ JUDGED = {
     "cancel: grpc: late events": (1, False),
     "end-to-end: nnrp-tcp x16: tokens/s beside no door": (0.98, True),
     "end-to-end: grpc x16: tokens/s beside no door": (0.96, False),
+    "end-to-end-tiny: grpc x16: tokens/s beside no door": (0.9, False),
     "sessions: 1,000 idle NNRP sessions": (0.2, True),
 }
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""`end-to-end` and `long-context`: a real engine, over every door and looped over without one."""
+"""A real engine, over every door and looped over without one: `end-to-end`, `end-to-end-tiny` and `long-context`."""
 
 from __future__ import annotations
 
@@ -15,15 +15,22 @@ DOORS = ("nnrp-tcp", "grpc", "http")
 DIRECT = "direct"
 PATHS = (DIRECT, *DOORS)
 STREAMS = (1, 4, 16)
+DEMO, MEMORISED = "demo", "memorised"
 QUESTION = "Start a long answer."  # the memorised model's longest
 
 
 class EndToEnd:
-    name = "end-to-end"
+    """`tokens` of an answer: enough for some seconds of many streams."""
+
     rounds = 5
 
+    def __init__(self, name: str, model: str, tokens: int) -> None:
+        self.name = name
+        self.model = model
+        self._tokens = tokens
+
     def cases(self, lab: Lab) -> Sequence[Case]:
-        tokens = int(lab.size(192, 32))
+        tokens = int(lab.size(self._tokens, 32))
         counts = (1, 4) if lab.quick else STREAMS
         return [
             Case(f"{path} x{count}", lambda path=path, count=count: whole(lab, path, count, tokens))  # type: ignore[misc]
@@ -64,6 +71,7 @@ class LongContext:
     """Every prompt is another one from its first words on, so that no prefix is found in the cache."""
 
     name = "long-context"
+    model = DEMO
     rounds = 2
     words = (1000, 4000)
 

@@ -153,8 +153,8 @@ def _payload(axes: Any, results: Results) -> None:
     axes.set_yscale("log")
 
 
-def _end_to_end(axes: Any, results: Results) -> None:
-    _of_doors(results, "end-to-end", "tokens_per_s", axes, "tokens a second, all streams")
+def _end_to_end(scenario: str) -> Callable[[Any, Results], None]:
+    return lambda axes, results: _of_doors(results, scenario, "tokens_per_s", axes, "tokens a second, all streams")
 
 
 PLOTS: tuple[tuple[str, str, Callable[[Any, Results], None]], ...] = (
@@ -166,5 +166,5 @@ PLOTS: tuple[tuple[str, str, Callable[[Any, Results], None]], ...] = (
     ("cancel", "cancel", _cancel),
     ("length", "length", _length),
     ("payload", "payload", _payload),
-    ("end-to-end", "end-to-end", _end_to_end),
+    *((name, name, _end_to_end(name)) for name in ("end-to-end", "end-to-end-tiny")),
 )

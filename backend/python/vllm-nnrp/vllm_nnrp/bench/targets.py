@@ -73,11 +73,12 @@ def _cancel(results: Results) -> Iterator[Target]:
 
 def _doors(results: Results) -> Iterator[Target]:
     name = "tokens_per_s"
-    for door in ("nnrp-tcp", "grpc"):
-        ours, direct = results.paired("end-to-end", (f"{door} x16", name), ("direct x16", name))
-        if ours:
-            ratio = median_ratio(ours, direct)
-            yield Target(f"end-to-end: {door} x16: tokens/s beside no door", ratio, 0.97, "x", at_least=True)
+    for scenario in ("end-to-end", "end-to-end-tiny"):
+        for door in ("nnrp-tcp", "grpc"):
+            ours, direct = results.paired(scenario, (f"{door} x16", name), ("direct x16", name))
+            if ours:
+                ratio = median_ratio(ours, direct)
+                yield Target(f"{scenario}: {door} x16: tokens/s beside no door", ratio, 0.97, "x", at_least=True)
 
 
 def _idle(results: Results) -> Iterator[Target]:
