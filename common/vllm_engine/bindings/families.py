@@ -231,6 +231,7 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
 NEWEST = FAMILIES["0.26"]
 # Parsers of the newest, and those that did their work before there were these.
 PARSER_BEFORE: Mapping[str, str] = MappingProxyType({"glm47": "glm45"})
+BESIDE_VLLM = ("mistral-common<1.13",)  # 1.13 breaks the Mistral parsers of all of them
 TORCH_CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 _LINE = re.compile(r"(\d+)\.(\d+)")
 TESTED_ANCHORS = tuple(family.anchor for family in FAMILIES.values())
@@ -244,7 +245,7 @@ def family_name(version: str) -> str:
 def install_command(distribution: str, family: Family) -> str:
     """How to get the family's anchor; the distribution for CPUs is built on torch's CPU build, which PyPI has not."""
     index = f"--extra-index-url {TORCH_CPU_INDEX} " if distribution == CPU_DISTRIBUTION else ""
-    wanted = " ".join(f"'{each}'" for each in (f"{distribution}=={family.anchor}", *family.packages))
+    wanted = " ".join(f"'{each}'" for each in (f"{distribution}=={family.anchor}", *family.packages, *BESIDE_VLLM))
     return f"pip install {index}{wanted}"
 
 
