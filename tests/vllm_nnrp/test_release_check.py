@@ -57,7 +57,8 @@ def root(tmp_path: Path) -> Path:
     for vllm in ("0.18.1", "0.26.0"):
         smoke(tmp_path, vllm, source=source_hash())
     (tmp_path / "README.md").write_text(f"It wants `{BAND}`.")
-    (tmp_path / "pyproject.toml").write_text(f'[project]\noptional-dependencies = {{ vllm = ["{BAND}"] }}\n')
+    extras = f'optional-dependencies = {{ vllm = ["{BAND}", "beside>=1"] }}'
+    (tmp_path / "pyproject.toml").write_text(f"[project]\n{extras}\n")
     return tmp_path
 
 
