@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import sys
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
@@ -14,8 +13,9 @@ from vllm_engine.bindings.families import FAMILIES, NEWEST, family_name
 from vllm_engine.installation import Installation
 from vllm_engine.parallel import BINDING, thread_binding
 
-GIB = 1024**3
+KIB, GIB = 1024, 1024**3
 MAX_CPU_KV_GIB = 4
+MEMINFO = Path("/proc/meminfo")
 TCMALLOC = "libtcmalloc_minimal.so.4"
 LIBRARY_FOLDERS = tuple(Path("/usr/lib") / name for name in ("x86_64-linux-gnu", "aarch64-linux-gnu", "."))
 
@@ -77,6 +77,14 @@ def added(environ: MutableMapping[str, str], variables: Mapping[str, str]) -> It
         environ.update(before)
 
 
-def available_bytes() -> int:
-    """Memory that can be used without swapping, in bytes."""
-    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+def available_bytes(meminfo: Path = MEMINFO) -> int:
+    """Memory that can be used without swapping, in bytes: what is free, and what the kernel would give back.
+
+    What is free alone says little: on a machine that has run for a while files fill nearly all of it. Raises OSError,
+    and ValueError where the kernel does not tell.
+    """
+    for line in meminfo.read_text().splitlines():
+        name, _, value = line.partition(":")
+        if name == "MemAvailable":
+            return int(value.removesuffix("kB")) * KIB
+    raise ValueError(f"{meminfo} has no MemAvailable")

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from chatdelta import InvalidRequest
-from vllm_engine.environment import added, preload, start_environment
+from vllm_engine.environment import added, available_bytes, preload, start_environment
 from vllm_engine.installation import Installation
 from vllm_engine.parallel import local_ranks, refuse_unrunnable, thread_binding
 
@@ -75,6 +75,18 @@ def test_nothing_of_a_cpu_host_is_set_on_a_gpu() -> None:
 
 def test_a_kv_cache_that_is_sized_by_the_engine_arguments_is_left_alone() -> None:
     assert "VLLM_CPU_KVCACHE_SPACE" not in start_environment(CPU, {}, eager=True, sizes_kv_cache=True)
+
+
+def test_memory_that_files_fill_can_be_had(tmp_path: Path) -> None:
+    """As a machine tells that has run for a while: hardly any is free, most would be given back."""
+    meminfo = tmp_path / "meminfo"
+    meminfo.write_text(
+        "MemTotal:       24684084 kB\nMemFree:          612340 kB\nMemAvailable:   20971520 kB\nCached: 5 kB\n"
+    )
+    assert available_bytes(meminfo) == 20 * 1024**3
+    meminfo.write_text("MemTotal:       24684084 kB\n")
+    with pytest.raises(ValueError, match="no MemAvailable"):
+        available_bytes(meminfo)
 
 
 def test_the_ranks_share_the_memory_for_the_kv_cache() -> None:

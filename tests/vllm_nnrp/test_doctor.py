@@ -145,7 +145,7 @@ def test_a_wrong_transformers(tmp_path: Path) -> None:
 @pytest.mark.timeout(400)
 def test_this_machine(capsys: pytest.CaptureFixture[str]) -> None:
     code, found = doctor(capsys, "--addr=127.0.0.1:0", "--nnrp=nnrp://127.0.0.1:0", VLLM_CPU_KVCACHE_SPACE="1")
-    assert code == 0, found
+    assert code == 0, [each for each in found.values() if each["verdict"] == "problem"]
     assert found["vLLM"]["found"].startswith("vllm-cpu 0.26.0")
     assert found["tool parsers"]["found"] == "41 of 44 can be used"
     assert "cohere_melody" in found["tool parser cohere_command3"]["found"]
