@@ -231,11 +231,12 @@ class ProfileHandler:
         ending = ENDINGS[ended.reason]
         if ending is None:
             return
-        if work is not None and work.is_at_engine and ending.awaits_abort:
+        if work is None or not work.is_at_engine:
+            _drop(operation, ended, ending, backend_aborted=False)
+        elif ending.awaits_abort:
             self._drop_once_aborted(work, ended, ending)
         else:
-            is_at_engine = work is not None and work.is_at_engine
-            _drop(operation, ended, ending, backend_aborted=None if is_at_engine else False)
+            _drop(operation, ended, ending, backend_aborted=None)
 
     def _drop_once_aborted(self, work: Work, ended: Ended, ending: Ending) -> None:
         """The drop when the engine has let go of `work`, or when that takes too long.

@@ -6,6 +6,7 @@ A client library takes more of a small machine than the server under test: grpc.
 
 from __future__ import annotations
 
+import abc
 import asyncio
 import struct
 from collections.abc import Iterator
@@ -32,8 +33,8 @@ def literal(text: bytes) -> bytes:
     return bytes([len(text)]) + text
 
 
-class Http2Client(asyncio.Protocol):
-    """One connection. What it reads goes to the methods below, which a subclass has."""
+class Http2Client(asyncio.Protocol, abc.ABC):
+    """One connection. What it reads goes to the three abstract methods."""
 
     def __init__(self) -> None:
         self._transport: asyncio.Transport | None = None
@@ -43,16 +44,16 @@ class Http2Client(asyncio.Protocol):
         self._unsent: dict[int, tuple[bytes, int]] = {}  # by stream: the rest of its body, and the window it has
         self._next_stream_id = 1
 
-    def data_of(self, stream_id: int, data: bytes) -> None:
-        raise NotImplementedError
+    @abc.abstractmethod
+    def data_of(self, stream_id: int, data: bytes) -> None: ...
 
+    @abc.abstractmethod
     def headers_of(self, stream_id: int, block: bytes, *, is_end: bool) -> None:
         """`block` without indices into a table of its own: the peer may have none."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def lost(self, stream_id: int | None, why: str) -> None:
         """One stream, or all of them, come to nothing."""
-        raise NotImplementedError
 
     # Out
 
